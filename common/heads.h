@@ -1,0 +1,123 @@
+/* The data plane's heads: 64 bytes, little-endian, before every body of floats between worker and
+ * shard.
+ *
+ *   worker                                   shard
+ *     HELLO   pass, worker, incarnation  -->          opens a session on this endpoint
+ *         <-- WELCOME session | DENY status
+ *     CHUNK   slot, generation, …  + body -->         straight into the slot
+ *     PULL    ticket, version             -->
+ *         <-- PARAMETERS ticket, version + body (one or more), or GONE ticket, newest
+ *
+ * A session binds job, protocol level, timeline, worker, incarnation and pass once, so the others
+ * need not repeat them. */
+#ifndef GRADWEIR_COMMON_HEADS_H
+#define GRADWEIR_COMMON_HEADS_H
+
+#include <assert.h>
+#include <stdint.h>
+
+enum head_kind {
+    HEAD_HELLO = 1,
+    HEAD_WELCOME = 2,
+    HEAD_DENY = 3,
+    HEAD_CHUNK = 4,
+    HEAD_PULL = 5,
+    HEAD_PARAMETERS = 6,
+    HEAD_GONE = 7
+};
+
+enum { HEAD_BYTES = 64 };
+
+enum head_dtype { HEAD_FLOAT32 = 0, HEAD_BFLOAT16 = 1 };
+
+/* The first 8 bytes are common to all kinds. */
+struct head_any {
+    uint8_t kind;
+    uint8_t dtype;
+    uint16_t flags;
+    uint32_t session;
+    uint8_t rest[56];
+};
+
+struct head_hello {
+    uint8_t kind;
+    uint8_t level; /* PROTOCOL_VERSION */
+    uint16_t flags;
+    uint32_t worker;
+    uint32_t epoch;
+    uint32_t timeline;
+    uint64_t job;
+    uint64_t incarnation;
+    uint8_t pass[16];
+    uint8_t zero[16];
+};
+
+struct head_welcome { /* and DENY */
+    uint8_t kind;
+    uint8_t level;
+    uint16_t flags;
+    uint32_t session;
+    int32_t status; /* DENY: a gradweir_status; AGAIN: the pass is not here yet, say HELLO again */
+    uint32_t epoch;
+    uint64_t version; /* newest whole here */
+    uint8_t zero[40];
+};
+
+struct head_chunk {
+    uint8_t kind;
+    uint8_t dtype;
+    uint16_t flags;
+    uint32_t session;
+    uint32_t epoch;
+    uint32_t slot;
+    uint64_t generation;
+    uint64_t sequence;
+    uint64_t basis;
+    uint64_t digest; /* of the whole gradient, all shards */
+    uint64_t offset; /* bytes within this shard's range */
+    uint32_t length; /* bytes of the body */
+    uint32_t crc;    /* CRC32C of the body */
+};
+
+enum {
+    PULL_EXACT = 1
+}; /* flags: exactly this version, or GONE; else this one or newer, waiting for it within
+      pull_patience */
+
+struct head_pull {
+    uint8_t kind;
+    uint8_t dtype;
+    uint16_t flags;
+    uint32_t session;
+    uint32_t epoch;
+    uint32_t timeline;
+    uint64_t ticket; /* the worker's number; comes back as it is */
+    uint64_t version;
+    uint64_t offset; /* bytes within this shard's range (tail of MOMENTS included) */
+    uint64_t length; /* bytes; UINT64_MAX: to the end */
+    uint8_t zero[16];
+};
+
+struct head_parameters { /* and GONE: no body, version is the newest whole */
+    uint8_t kind;
+    uint8_t dtype;
+    uint16_t flags;
+    uint32_t session;
+    uint32_t timeline;
+    uint32_t crc;
+    uint64_t ticket;
+    uint64_t version;
+    uint64_t offset; /* of this body within what was asked for, bytes */
+    uint64_t length; /* bytes of this body */
+    uint64_t total;  /* bytes of all bodies of this ticket */
+    uint64_t digest; /* unused: 0 */
+};
+
+static_assert(sizeof(struct head_any) == HEAD_BYTES, "heads are 64 bytes");
+static_assert(sizeof(struct head_hello) == HEAD_BYTES, "heads are 64 bytes");
+static_assert(sizeof(struct head_welcome) == HEAD_BYTES, "heads are 64 bytes");
+static_assert(sizeof(struct head_chunk) == HEAD_BYTES, "heads are 64 bytes");
+static_assert(sizeof(struct head_pull) == HEAD_BYTES, "heads are 64 bytes");
+static_assert(sizeof(struct head_parameters) == HEAD_BYTES, "heads are 64 bytes");
+
+#endif
