@@ -1,0 +1,154 @@
+/* What happens to one element, once for all compilers: gcc and clang on every instruction set, and
+ * nvcc. Plain C that is also C++; IEEE add, subtract, multiply, divide, square root and integer
+ * operations only. The formulas are those of PyTorch 1.13 (torch/optim) and timm (optim/lamb.py);
+ * the order of operations written here is the definition.
+ *
+ * nvcc must compile this with --fmad=false --prec-div=true --prec-sqrt=true --ftz=false. */
+#ifndef GRADWEIR_COMMON_ARITHMETIC_ELEMENT_H
+#define GRADWEIR_COMMON_ARITHMETIC_ELEMENT_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+#define ELEMENT static __host__ __device__ __forceinline__
+#else
+#define ELEMENT static inline
+#endif
+
+/* A running sum and what it owes. */
+struct element_sum {
+    float sum, owed;
+};
+
+ELEMENT uint32_t element_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+ELEMENT float element_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* bfloat16: round to nearest even; a NaN stays a NaN (quiet). */
+ELEMENT uint16_t element_to_bf16(float x)
+{
+    const uint32_t bits = element_bits(x);
+    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const uint32_t quiet = (bits >> 16) | 0x40u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+ELEMENT float element_from_bf16(uint16_t half)
+{
+    return element_float((uint32_t)half << 16);
+}
+
+/* binary16: round to nearest even, subnormals kept, overflow to infinity. 0x477ff000 is 65520, the
+ * first magnitude that rounds to infinity; 0x38800000 is 2^-14, the smallest normal one. */
+ELEMENT uint16_t element_to_f16(float x)
+{
+    const uint32_t bits = element_bits(x);
+    const uint32_t sign = (bits >> 16) & 0x8000u;
+    const uint32_t size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u);
+    if (size >= 0x477ff000u)
+        return (uint16_t)(sign | 0x7c00u);
+    if (size >= 0x38800000u) {
+        const uint32_t moved = size - 0x38000000u;
+        return (uint16_t)(sign | ((moved + 0xfffu + ((moved >> 13) & 1u)) >> 13));
+    }
+    const uint32_t shift = 126u - (size >> 23);
+    if (shift > 24u)
+        return (uint16_t)sign;
+    const uint32_t mantissa = (size & 0x7fffffu) | 0x800000u;
+    const uint32_t half = mantissa >> shift;
+    const uint32_t rest = mantissa & ((1u << shift) - 1u);
+    const uint32_t tie = 1u << (shift - 1u);
+    return (uint16_t)(sign | (half + (uint32_t)(rest > tie || (rest == tie && (half & 1u)))));
+}
+
+ELEMENT float element_from_f16(uint16_t half)
+{
+    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    const uint32_t size = half & 0x7fffu;
+    if (size >= 0x7c00u)
+        return element_float(sign | 0x7f800000u | ((size & 0x3ffu) << 13));
+    if (size >= 0x400u)
+        return element_float(sign | ((size << 13) + 0x38000000u));
+    return element_float(sign |
+                         element_bits((float)size * 5.9604644775390625e-8f)); /* 2^-24: exact */
+}
+
+/* One more term of a Kahan sum. */
+ELEMENT struct element_sum element_kahan(float sum, float owed, float term)
+{
+    const float y = term - owed;
+    const float t = sum + y;
+    struct element_sum next;
+    next.sum = t;
+    next.owed = (t - sum) - y;
+    return next;
+}
+
+/* x × keep + y × rest: the running average of every optimizer. */
+ELEMENT float element_blend(float x, float keep, float y, float rest)
+{
+    return x * keep + y * rest;
+}
+
+ELEMENT float element_blend_square(float x, float keep, float y, float rest)
+{
+    return x * keep + (rest * y) * y;
+}
+
+/* The gradient with weight decay added to it. */
+ELEMENT float element_decayed(float gradient, float theta, float weight_decay)
+{
+    return gradient + weight_decay * theta;
+}
+
+ELEMENT float element_descend(float theta, float rate, float direction)
+{
+    return theta - rate * direction;
+}
+
+/* g / (sqrt(s) + eps). */
+ELEMENT float element_rmsprop(float gradient, float square, float epsilon)
+{
+    return gradient / (sqrtf(square) + epsilon);
+}
+
+/* The variance of a centered RMSProp. Rounding may leave it just below zero when the gradient is
+ * constant; PyTorch then gives a NaN, we take it for zero. */
+ELEMENT float element_variance(float square, float mean)
+{
+    const float s = square - mean * mean;
+    return s < 0.0f ? 0.0f : s;
+}
+
+/* m / (sqrt(v) / sqrt(1 - beta2^t) + eps): Adam's direction but for the first bias correction. */
+ELEMENT float element_adam(float m, float v, float bias2_root, float epsilon)
+{
+    return m / (sqrtf(v) / bias2_root + epsilon);
+}
+
+ELEMENT float element_larger(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+/* LAMB's update before the trust ratio: m_corrected is Adam's direction over (1 - beta1^t). */
+ELEMENT float element_lamb(float m_corrected, float theta, float weight_decay)
+{
+    return m_corrected + weight_decay * theta;
+}
+
+#endif

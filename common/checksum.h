@@ -1,0 +1,30 @@
+/* Sums over bytes: CRC32C for what travels, XXH3 for names and digests. The only file that knows
+ * isa-l and xxhash. Neither is a defence against an adversary; the control plane's authentication
+ * is. */
+#ifndef GRADWEIR_COMMON_CHECKSUM_H
+#define GRADWEIR_COMMON_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* CRC32C (Castagnoli). seed 0 starts; to go on, pass the last result:
+ * crc32c(crc32c(0, a), b) is the sum over a and b in a row. */
+uint32_t checksum_crc32c(uint32_t seed, const void *data, size_t bytes);
+
+/* XXH3, 64 bits. */
+uint64_t checksum_hash64(uint64_t seed, const void *data, size_t bytes);
+
+/* A model's (or gradient's) digest does not depend on how it is cut into shards: each block of
+ * CHECKSUM_BLOCK elements has its own XXH3 (seed 0), and the digest is the XXH3 (seed 0) over the
+ * array of these as 64-bit little-endian numbers in block order. */
+#define CHECKSUM_BLOCK 65536 /* elements */
+
+/* Fills digests[0 .. blocks) for `elements` elements of element_bytes each that start at a block
+ * border. The last block may be short. Returns the number of blocks. */
+size_t checksum_blocks(const void *data, uint64_t elements, size_t element_bytes,
+                       uint64_t *digests);
+
+/* The digest of the whole from the digests of its blocks. */
+uint64_t checksum_combine(const uint64_t *digests, size_t blocks);
+
+#endif

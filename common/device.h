@@ -1,0 +1,125 @@
+/* Where a shard's floats are and who computes with them: the seam between the shard and its memory.
+ * Two kinds of work: memory (alloc, free) at start and end only, and jobs. A job is given with a
+ * tag, goes into a bounded queue, and poll tells when it is done; jobs of one device are carried
+ * out in the order given. The device works on the pointers of each call: a shard whose memory is
+ * one arena hands out base + offset, and what lies in foreign memory (shared memory mapped by the
+ * shard) works as well on cpu; device_info says whether it does. */
+#ifndef GRADWEIR_COMMON_DEVICE_H
+#define GRADWEIR_COMMON_DEVICE_H
+
+#include "common/arithmetic.h"
+#include "common/status.h"
+
+#define DEVICE_JOBS_MAX 64
+
+struct device_options {
+    const char *simd; /* cpu: scalar, avx2, avx512; NULL: the best there is */
+    uint32_t ordinal; /* cuda: which GPU */
+    size_t tile; /* elements one poll carries out at most, rounded up to a block; 0: a default near
+                    1 ms */
+};
+
+struct device_info {
+    bool host_memory;    /* pointers may be any memory of this process; else only what alloc gave */
+    bool registers_host; /* the transport may register alloc'ed memory as host memory */
+    size_t alignment;    /* of what alloc gives, bytes */
+    char text[96];       /* for the log: "cpu avx512" */
+};
+
+/* from and to must not overlap. Either side may be host memory. */
+struct device_copy {
+    const void *from;
+    void *to;
+    size_t bytes;
+};
+
+/* Widen n elements that start at a block border, and measure them on the way. to NULL: only
+ * measure. */
+struct device_decode {
+    enum arithmetic_codec codec;
+    const void *from;
+    float *to;
+    size_t n;
+    double *sums; /* host memory, arithmetic_blocks(n) numbers: sum of squares per block */
+};
+
+/* The window average of [begin, end) into average + begin (base pointer of the shard), and its sums
+ * per block from begin's on; begin is a block border. plan is borrowed until the job is done. */
+struct device_accumulate {
+    const struct arithmetic_plan *plan;
+    struct arithmetic_sources sources;
+    float *average;
+    size_t begin, end;
+    double *sums; /* host memory, or NULL */
+};
+
+/* One stretch of a step: plan, work and its arrays are borrowed until the job is done. For LAMB's
+ * MOMENTS, update_sums and theta_sums get the sum of squares of update and parameter for each piece
+ * (range cut at block borders), in order, for the pieces of [begin, end); begin and end are block
+ * borders or the shard's end. Else both are NULL. */
+struct device_step {
+    const struct arithmetic_plan *plan;
+    const struct arithmetic_work *work;
+    size_t begin, end;
+    double *update_sums, *theta_sums;
+};
+
+struct device_done {
+    uint64_t tag;
+    gradweir_status status; /* OK, or ERR_LOST: the device failed, and all that it holds is lost */
+    uint32_t largest_bits;  /* decode: of the largest magnitude; else 0 */
+};
+
+struct device_state; /* the backend's own */
+
+/* All members are there in every backend. Calls come from one thread. Job calls: OK, the job is
+ * queued (nothing has been done yet, whatever the backend); ERR_FULL, DEVICE_JOBS_MAX are in
+ * flight: poll first; ERR_INVALID, what was asked makes no sense (reason says what) and nothing is
+ * queued. */
+struct device {
+    const char *name;
+
+    /* ERR_UNSUPPORTED when the machine has no such device or no such simd. */
+    gradweir_status (*open)(const struct device_options *options, struct device_state **state);
+
+    /* Jobs in flight are dropped; everything alloc'ed must have been freed. NULL is accepted. */
+    void (*close)(struct device_state *state);
+
+    void (*info)(const struct device_state *state, struct device_info *info);
+
+    /* Zeroed, aligned memory that stays where it is until freed. bytes > 0. ERR_NO_MEMORY. */
+    gradweir_status (*alloc)(struct device_state *state, size_t bytes, void **memory);
+
+    /* memory and bytes as alloc had them; NULL is accepted. No job may still use it. */
+    void (*free)(struct device_state *state, void *memory, size_t bytes);
+
+    gradweir_status (*copy)(struct device_state *state, uint64_t tag,
+                            const struct device_copy *job);
+    gradweir_status (*decode)(struct device_state *state, uint64_t tag,
+                              const struct device_decode *job);
+    gradweir_status (*accumulate)(struct device_state *state, uint64_t tag,
+                                  const struct device_accumulate *job);
+    gradweir_status (*step)(struct device_state *state, uint64_t tag,
+                            const struct device_step *job);
+
+    /* Carries out at most one tile of work (cpu) or looks what has been done (others), and returns
+     * within about 2 ms. Writes up to `room` finished jobs in the order they were given, and
+     * returns how many. No job done and none in flight: 0. */
+    size_t (*poll)(struct device_state *state, struct device_done *done, size_t room);
+
+    /* Jobs given and not yet told by poll. A loop with any must poll again and not sleep for long.
+     */
+    size_t (*in_flight)(const struct device_state *state);
+};
+
+/* The backend called name (cpu, cuda), or NULL when this build has none of that name. */
+const struct device *device_find(const char *name);
+
+/* The i-th backend of this build, NULL past the last. */
+const struct device *device_at(size_t i);
+
+/* The pieces (ranges cut at block borders) of [begin, end): how many sums a LAMB step writes there.
+ */
+size_t device_pieces(const struct arithmetic_work *work, size_t begin, size_t end);
+
+#endif
