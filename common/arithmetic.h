@@ -166,6 +166,9 @@ struct arithmetic {
                        const struct arithmetic_range *piece);
 };
 
+/* The sets, for the table in arithmetic.c; everybody else asks arithmetic_choose. */
+extern const struct arithmetic arithmetic_scalar, arithmetic_avx2, arithmetic_avx512;
+
 /* The set called name, or for NULL the best one this machine runs. NULL when the name is unknown or
  * the machine cannot run it. The sets are constants: keep the pointer. */
 const struct arithmetic *arithmetic_choose(const char *name);
@@ -193,6 +196,9 @@ double arithmetic_bias(double beta, uint64_t t);
 /* Fills plan->groups[group] and raises groups_n. plan->algorithm is set before. */
 void arithmetic_plan_group(struct arithmetic_plan *plan, uint32_t group,
                            const struct arithmetic_group_numbers *numbers);
+
+/* The index of the range that holds element `at` of the shard; ranges_n past the end. */
+size_t arithmetic_range_at(const struct arithmetic_work *work, uint64_t at);
 
 /* min(1, limit / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; limit 0: 1. A NaN norm gives
  * NaN. */

@@ -109,10 +109,10 @@ ELEMENT float element_blend_square(float x, float keep, float y, float rest)
     return x * keep + (rest * y) * y;
 }
 
-/* The gradient with weight decay added to it. */
-ELEMENT float element_decayed(float gradient, float theta, float weight_decay)
+/* x + factor × y: weight decay onto a gradient or update, and Nesterov's look ahead. */
+ELEMENT float element_plus(float x, float factor, float y)
 {
-    return gradient + weight_decay * theta;
+    return x + factor * y;
 }
 
 ELEMENT float element_descend(float theta, float rate, float direction)
@@ -134,7 +134,8 @@ ELEMENT float element_variance(float square, float mean)
     return s < 0.0f ? 0.0f : s;
 }
 
-/* m / (sqrt(v) / sqrt(1 - beta2^t) + eps): Adam's direction but for the first bias correction. */
+/* m / (sqrt(v) / sqrt(1 - beta2^t) + eps): Adam's direction but for the first bias correction,
+ * which is in m for LAMB and in the rate for the others. */
 ELEMENT float element_adam(float m, float v, float bias2_root, float epsilon)
 {
     return m / (sqrtf(v) / bias2_root + epsilon);
@@ -143,12 +144,6 @@ ELEMENT float element_adam(float m, float v, float bias2_root, float epsilon)
 ELEMENT float element_larger(float a, float b)
 {
     return a > b ? a : b;
-}
-
-/* LAMB's update before the trust ratio: m_corrected is Adam's direction over (1 - beta1^t). */
-ELEMENT float element_lamb(float m_corrected, float theta, float weight_decay)
-{
-    return m_corrected + weight_decay * theta;
 }
 
 #endif

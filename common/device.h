@@ -112,11 +112,20 @@ struct device {
     size_t (*in_flight)(const struct device_state *state);
 };
 
+/* The backends, for the table in device.c; everybody else asks device_find. device_cuda is defined
+ * by gpu/ in builds with GRADWEIR_CUDA. */
+extern const struct device device_cpu, device_cuda;
+
 /* The backend called name (cpu, cuda), or NULL when this build has none of that name. */
 const struct device *device_find(const char *name);
 
 /* The i-th backend of this build, NULL past the last. */
 const struct device *device_at(size_t i);
+
+/* The piece (range cut at block borders) that begins at `at` and ends at `end` at the latest: what
+ * a backend walks for LAMB. False when there is none. */
+bool device_piece(const struct arithmetic_work *work, size_t at, size_t end,
+                  struct arithmetic_range *piece);
 
 /* The pieces (ranges cut at block borders) of [begin, end): how many sums a LAMB step writes there.
  */

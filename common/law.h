@@ -38,14 +38,18 @@ enum law_schedule {
     LAW_COSINE
 }; /* from learning_rate to learning_rate_end */
 enum law_verdict { LAW_FINE, LAW_NOT_FINITE, LAW_FUTURE, LAW_STALE };
-enum law_cause { LAW_DUE, LAW_FLUSH, LAW_DRAIN }; /* S are there; nothing came for long; the end */
+enum law_cause {
+    LAW_DUE = 1,
+    LAW_FLUSH,
+    LAW_DRAIN
+}; /* S are there; nothing came for long; the end */
 
 struct law_settings {
     uint32_t window, stride; /* W: 1..LAW_WINDOW_MAX; S: 1.. (S > W throws gradients away unused) */
     int64_t staleness_max;   /* -1: no limit */
     enum law_decay decay;
-    double decay_beta;       /* EXP: in (0, 1] */
-    double decay_power;      /* POLY: a >= 0 */
+    double decay_beta;       /* EXP: β, above 0 and up to 1 */
+    double decay_power;      /* POLY: a, 0..16 */
     double samples_exponent; /* α: 0..1; samples 0 count as 1 */
     enum law_at staleness_at;
     bool recheck; /* leave out what has become too stale inside the window; not with LAW_AT_ARRIVAL
