@@ -1,0 +1,60 @@
+/* Sums meet published values, go on where they stopped, and do not depend on the cut into shards.
+ */
+#include "common/checksum.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+Test(checksum, crc32c_meets_the_published_values)
+{
+    uint8_t bytes[32];
+    cr_expect_eq(checksum_crc32c(0, "123456789", 9), 0xe3069283u);
+    cr_expect_eq(checksum_crc32c(0, "", 0), 0u);
+    memset(bytes, 0, sizeof bytes); /* RFC 3720, B.4 */
+    cr_expect_eq(checksum_crc32c(0, bytes, sizeof bytes), 0x8a9136aau);
+    memset(bytes, 0xff, sizeof bytes);
+    cr_expect_eq(checksum_crc32c(0, bytes, sizeof bytes), 0x62a8ab43u);
+}
+
+Test(checksum, crc32c_goes_on_at_any_cut)
+{
+    const char *text = "The window is the last W admitted gradients; every S of them make a step.";
+    const size_t n = strlen(text);
+    const uint32_t whole = checksum_crc32c(0, text, n);
+    for (size_t cut = 0; cut <= n; cut++)
+        cr_expect_eq(checksum_crc32c(checksum_crc32c(0, text, cut), text + cut, n - cut), whole);
+    cr_expect_neq(checksum_crc32c(0, text, n - 1), whole);
+}
+
+Test(checksum, hash64_is_xxh3)
+{
+    cr_expect_eq(checksum_hash64(0, "", 0), 0x2d06800538d394c2u);
+    cr_expect_neq(checksum_hash64(1, "a", 1), checksum_hash64(0, "a", 1));
+}
+
+Test(checksum, the_digest_of_a_model_does_not_depend_on_its_shards)
+{
+    const size_t n = 6 * CHECKSUM_BLOCK + 77, blocks = 7;
+    float *model = malloc(n * sizeof *model);
+    cr_assert(model != NULL);
+    for (size_t i = 0; i < n; i++)
+        model[i] = (float)i * 0.5f;
+    uint64_t whole[8], parts[8];
+    cr_assert_eq(checksum_blocks(model, n, sizeof *model, whole), blocks);
+    for (size_t shards = 2; shards <= 7; shards++) {
+        size_t filled = 0;
+        for (size_t s = 0; s < shards; s++) {
+            const size_t first = blocks * s / shards, last = blocks * (s + 1) / shards;
+            const size_t begin = first * CHECKSUM_BLOCK;
+            const size_t end = s + 1 == shards ? n : last * CHECKSUM_BLOCK;
+            filled += checksum_blocks(model + begin, end - begin, sizeof *model, parts + filled);
+        }
+        cr_expect_eq(filled, blocks);
+        cr_expect_eq(checksum_combine(parts, filled), checksum_combine(whole, blocks));
+    }
+    model[n - 1] += 1.0f;
+    checksum_blocks(model, n, sizeof *model, parts);
+    cr_expect_neq(checksum_combine(parts, blocks), checksum_combine(whole, blocks));
+    free(model);
+}
