@@ -87,7 +87,7 @@ struct law_entry {
     double sample_weight;      /* samples^α, from the record */
     double clip;               /* factor of this gradient, 1 if none; from the record */
     uint64_t admitted_version; /* the version when it was admitted; set by law_entry */
-    uint32_t uses;             /* steps that read it; 0 when it retires: UNUSED */
+    uint64_t uses;             /* steps that read it; 0 when it retires: UNUSED */
 };
 
 /* One law, plain data: copy it, compare it, send it. */
