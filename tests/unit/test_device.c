@@ -1,0 +1,345 @@
+/* What every device backend promises, checked on each that this build has and this machine can
+ * open; the arithmetic's scalar set says what the right bits are. The cpu runs with every
+ * instruction set and with small tiles. */
+#include "common/device.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS = 3, N = 3 * ARITHMETIC_BLOCK + 777, BYTES = N * sizeof(float), POLLS_MAX = 100000 };
+
+/* Memory of the device, its twin on the host, and how both are moved. */
+struct rig {
+    const struct device *device;
+    struct device_state *state;
+    const char *what;
+    uint64_t tag;
+};
+
+static struct device_done finish(struct rig *rig)
+{
+    struct device_done done[4];
+    for (int i = 0; i < POLLS_MAX; i++) {
+        const size_t n = rig->device->poll(rig->state, done, 4);
+        cr_assert(n <= 1, "%s: more jobs done than were given", rig->what);
+        if (n == 1) {
+            cr_assert_eq(done[0].tag, rig->tag);
+            cr_assert_eq(done[0].status, GRADWEIR_OK);
+            cr_assert_eq(rig->device->in_flight(rig->state), 0u);
+            return done[0];
+        }
+    }
+    cr_assert(false, "%s: a job is never done", rig->what);
+    return done[0];
+}
+
+static void copy(struct rig *rig, const void *from, void *to, size_t bytes)
+{
+    const struct device_copy job = {.from = from, .to = to, .bytes = bytes};
+    cr_assert_eq(rig->device->copy(rig->state, ++rig->tag, &job), GRADWEIR_OK);
+    finish(rig);
+}
+
+static void *get(struct rig *rig, size_t bytes)
+{
+    void *memory = NULL;
+    struct device_info info;
+    rig->device->info(rig->state, &info);
+    cr_assert_eq(rig->device->alloc(rig->state, bytes, &memory), GRADWEIR_OK, "%s", rig->what);
+    cr_assert_eq((uintptr_t)memory % info.alignment, 0u);
+    return memory;
+}
+
+/* Runs a check on every backend and setting. */
+static void on_each(void (*check)(struct rig *))
+{
+    size_t opened = 0;
+    for (size_t d = 0; device_at(d) != NULL; d++) {
+        const bool cpu = strcmp(device_at(d)->name, "cpu") == 0;
+        for (size_t k = 0; cpu ? arithmetic_at(k) != NULL : k == 0; k++) {
+            const struct device_options options = {.simd = cpu ? arithmetic_at(k)->name : NULL,
+                                                   .tile = k * 1000};
+            struct rig rig = {.device = device_at(d), .what = device_at(d)->name, .tag = 70};
+            const gradweir_status status = rig.device->open(&options, &rig.state);
+            if (status == GRADWEIR_ERR_UNSUPPORTED && !cpu)
+                continue;
+            cr_assert_eq(status, GRADWEIR_OK, "%s: %s", rig.what, fail_reason());
+            check(&rig);
+            rig.device->close(rig.state);
+            opened++;
+        }
+    }
+    cr_assert(opened >= 1);
+}
+
+static void fill(float *x, size_t n, uint32_t seed)
+{
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = element_float((seed & 0x80000000u) | 0x3e000000u | ((seed >> 8) & 0xffffffu));
+    }
+}
+
+static void check_memory(struct rig *rig)
+{
+    unsigned char *host = malloc(BYTES);
+    cr_assert(host != NULL);
+    unsigned char *device = get(rig, BYTES);
+    copy(rig, device, host, BYTES);
+    for (size_t i = 0; i < BYTES; i++)
+        cr_assert_eq(host[i], 0);
+    for (size_t i = 0; i < BYTES; i++)
+        host[i] = (unsigned char)(i * 31 + i / 255);
+    copy(rig, host, device, BYTES);
+    copy(rig, device + 1001, host, 5);
+    for (size_t i = 0; i < 5; i++)
+        cr_expect_eq(host[i], (unsigned char)((1001 + i) * 31 + (1001 + i) / 255));
+    rig->device->free(rig->state, device, BYTES);
+    rig->device->free(rig->state, NULL, 0);
+    free(host);
+}
+
+Test(device, memory_is_zeroed_aligned_and_holds_what_is_copied)
+{
+    on_each(check_memory);
+}
+
+static void check_decode(struct rig *rig)
+{
+    float *wide = malloc(BYTES);
+    uint16_t *half = malloc(N * sizeof *half);
+    double sums[8], expected[8];
+    cr_assert(wide != NULL && half != NULL);
+    fill(wide, N, 5);
+    arithmetic_scalar.encode(ARITHMETIC_BF16, 1.0f, wide, N, half);
+    const uint32_t largest =
+        arithmetic_measure_blocks(&arithmetic_scalar, ARITHMETIC_BF16, half, N, expected);
+    uint16_t *from = get(rig, N * sizeof *from);
+    float *to = get(rig, BYTES);
+    copy(rig, half, from, N * sizeof *from);
+    struct device_decode job = {
+        .codec = ARITHMETIC_BF16, .from = from, .to = to, .n = N, .sums = sums};
+    cr_assert_eq(rig->device->decode(rig->state, ++rig->tag, &job), GRADWEIR_OK);
+    cr_expect_eq(finish(rig).largest_bits, largest);
+    cr_expect_eq(memcmp(sums, expected, arithmetic_blocks(N) * sizeof *sums), 0, "%s", rig->what);
+    copy(rig, to, wide, BYTES);
+    for (size_t i = 0; i < N; i++)
+        cr_assert_eq(element_bits(wide[i]), (uint32_t)half[i] << 16);
+    job.to = NULL;
+    cr_assert_eq(rig->device->decode(rig->state, ++rig->tag, &job), GRADWEIR_OK);
+    cr_expect_eq(finish(rig).largest_bits, largest);
+    rig->device->free(rig->state, from, N * sizeof *from);
+    rig->device->free(rig->state, to, BYTES);
+    free(wide);
+    free(half);
+}
+
+Test(device, decode_widens_and_measures)
+{
+    on_each(check_decode);
+}
+
+/* A shard with one array of everything: slots, parameters, spare parameters, m, v, average. */
+enum { THETA = SLOTS, SPARE, M, V, AVERAGE, ARRAYS };
+
+static struct arithmetic_work work_of(float *base, const struct arithmetic_range *ranges)
+{
+    return (struct arithmetic_work){
+        .sources = {.base = base, .stride_bytes = BYTES, .codec = ARITHMETIC_F32},
+        .parameters = base + (size_t)THETA * N,
+        .parameters_next = base + (size_t)SPARE * N,
+        .state = {base + (size_t)M * N, base + (size_t)V * N},
+        .state_next = {base + (size_t)M * N, base + (size_t)V * N},
+        .ranges = ranges,
+        .ranges_n = 2};
+}
+
+static struct arithmetic_plan plan_of(enum arithmetic_algorithm algorithm)
+{
+    struct arithmetic_plan plan = {.algorithm = algorithm,
+                                   .epsilon = 1e-8f,
+                                   .scale = 1.0f,
+                                   .entries_n = SLOTS,
+                                   .entries = {{2, 0.5f}, {0, 0.25f}, {1, 0.25f}}};
+    for (uint32_t g = 0; g < 2; g++)
+        arithmetic_plan_group(
+            &plan, g,
+            &(struct arithmetic_group_numbers){.learning_rate = 0.1 * (g + 1),
+                                               .weight_decay = 0.01,
+                                               .beta1 = 0.9,
+                                               .beta2 = 0.99,
+                                               .bias1 = arithmetic_bias(0.9, 3),
+                                               .bias2 = arithmetic_bias(0.99, 3)});
+    return plan;
+}
+
+static void fill_shard(float *base)
+{
+    fill(base, (size_t)ARRAYS * N, 11);
+    for (size_t i = 0; i < N; i++)
+        base[(size_t)V * N + i] *= base[(size_t)V * N + i];
+}
+
+static const struct arithmetic_range ranges[2] = {
+    {.begin = 0, .end = ARITHMETIC_BLOCK + 5, .group = 0, .tensor = 0},
+    {.begin = ARITHMETIC_BLOCK + 5, .end = N, .group = 1, .tensor = 1}};
+
+static void give_step(struct rig *rig, const struct device_step *job)
+{
+    cr_assert_eq(rig->device->step(rig->state, ++rig->tag, job), GRADWEIR_OK, "%s", fail_reason());
+    finish(rig);
+}
+
+static void check_adam(struct rig *rig)
+{
+    float *host = malloc((size_t)ARRAYS * BYTES), *back = malloc((size_t)ARRAYS * BYTES);
+    cr_assert(host != NULL && back != NULL);
+    double sums[8], expected[8];
+    fill_shard(host);
+    float *base = get(rig, (size_t)ARRAYS * BYTES);
+    copy(rig, host, base, (size_t)ARRAYS * BYTES);
+    const struct arithmetic_plan plan = plan_of(ARITHMETIC_ADAM);
+    struct arithmetic_work work = work_of(base, ranges);
+    const struct device_accumulate gather = {.plan = &plan,
+                                             .sources = work.sources,
+                                             .average = base + (size_t)AVERAGE * N,
+                                             .begin = ARITHMETIC_BLOCK,
+                                             .end = N,
+                                             .sums = sums};
+    cr_assert_eq(rig->device->accumulate(rig->state, ++rig->tag, &gather), GRADWEIR_OK);
+    finish(rig);
+    give_step(rig,
+              &(struct device_step){.plan = &plan, .work = &work, .end = 2 * ARITHMETIC_BLOCK});
+    work.average = base + (size_t)AVERAGE * N;
+    give_step(rig, &(struct device_step){
+                       .plan = &plan, .work = &work, .begin = 2 * ARITHMETIC_BLOCK, .end = N});
+    copy(rig, base, back, (size_t)ARRAYS * BYTES);
+    const struct arithmetic_work truth = work_of(host, ranges);
+    float *average = host + (size_t)AVERAGE * N + ARITHMETIC_BLOCK;
+    arithmetic_scalar.average(&plan, &truth.sources, ARITHMETIC_BLOCK, N, average);
+    (void)arithmetic_measure_blocks(&arithmetic_scalar, ARITHMETIC_F32, average,
+                                    N - ARITHMETIC_BLOCK, expected);
+    arithmetic_scalar.step(&plan, &truth, 0, N);
+    cr_expect_eq(memcmp(host, back, (size_t)ARRAYS * BYTES), 0, "%s: other bits", rig->what);
+    cr_expect_eq(memcmp(sums, expected, 3 * sizeof *sums), 0, "%s: other sums", rig->what);
+    rig->device->free(rig->state, base, (size_t)ARRAYS * BYTES);
+    free(host);
+    free(back);
+}
+
+Test(device, a_step_in_stretches_with_or_without_a_finished_average_has_the_bits_of_the_definition)
+{
+    on_each(check_adam);
+}
+
+static void check_lamb(struct rig *rig)
+{
+    float *host = malloc((size_t)ARRAYS * BYTES), *back = malloc((size_t)ARRAYS * BYTES);
+    cr_assert(host != NULL && back != NULL);
+    static const float ratios[2] = {0.5f, 3.0f};
+    double updates[8], thetas[8];
+    fill_shard(host);
+    float *base = get(rig, (size_t)ARRAYS * BYTES), *there = get(rig, sizeof ratios);
+    copy(rig, host, base, (size_t)ARRAYS * BYTES);
+    copy(rig, ratios, there, sizeof ratios);
+    struct arithmetic_plan plan = plan_of(ARITHMETIC_LAMB);
+    struct arithmetic_work work = work_of(base, ranges), truth = work_of(host, ranges);
+    plan.phase = ARITHMETIC_MOMENTS;
+    work.ratios = there;
+    truth.ratios = ratios;
+    give_step(
+        rig,
+        &(struct device_step){
+            .plan = &plan, .work = &work, .end = N, .update_sums = updates, .theta_sums = thetas});
+    arithmetic_scalar.step(&plan, &truth, 0, N);
+    cr_expect_eq(device_pieces(&truth, 0, N), 5u);
+    struct arithmetic_range piece;
+    for (size_t at = 0, i = 0; device_piece(&truth, at, N, &piece); at = (size_t)piece.end, i++) {
+        struct arithmetic_measure theta;
+        arithmetic_scalar.measure(ARITHMETIC_F32, truth.parameters + at, (size_t)piece.end - at,
+                                  &theta);
+        cr_expect_eq(thetas[i], theta.sum_squares, "%s: piece %zu", rig->what, i);
+        cr_expect_eq(updates[i], arithmetic_scalar.lamb_sum(&plan, &truth, &piece));
+    }
+    plan.phase = ARITHMETIC_APPLY;
+    give_step(rig, &(struct device_step){.plan = &plan, .work = &work, .end = N});
+    arithmetic_scalar.step(&plan, &truth, 0, N);
+    copy(rig, base, back, (size_t)ARRAYS * BYTES);
+    cr_expect_eq(memcmp(host, back, (size_t)ARRAYS * BYTES), 0, "%s: other bits", rig->what);
+    rig->device->free(rig->state, there, sizeof ratios);
+    rig->device->free(rig->state, base, (size_t)ARRAYS * BYTES);
+    free(host);
+    free(back);
+}
+
+Test(device, lamb_takes_two_phases_and_tells_its_sums_by_piece)
+{
+    on_each(check_lamb);
+}
+
+static void check_queue(struct rig *rig)
+{
+    unsigned char host[2 * DEVICE_JOBS_MAX] = {0};
+    unsigned char *memory = get(rig, sizeof host);
+    for (size_t i = 0; i < DEVICE_JOBS_MAX; i++) {
+        host[i] = (unsigned char)(i + 1); /* each job copies what the one before has written */
+        const struct device_copy job = {
+            .from = i == 0 ? host : memory + i - 1, .to = memory + i, .bytes = 1};
+        cr_assert_eq(rig->device->copy(rig->state, 1000 + i, &job), GRADWEIR_OK);
+    }
+    const struct device_copy more = {.from = host, .to = memory, .bytes = 1};
+    cr_expect_eq(rig->device->copy(rig->state, 1, &more), GRADWEIR_ERR_FULL);
+    cr_expect_eq(rig->device->in_flight(rig->state), (size_t)DEVICE_JOBS_MAX);
+    struct device_done done[DEVICE_JOBS_MAX];
+    size_t n = 0;
+    for (int i = 0; i < POLLS_MAX && n < DEVICE_JOBS_MAX; i++)
+        n += rig->device->poll(rig->state, done + n, DEVICE_JOBS_MAX - n);
+    cr_assert_eq(n, (size_t)DEVICE_JOBS_MAX);
+    for (size_t i = 0; i < n; i++)
+        cr_expect_eq(done[i].tag, 1000 + i);
+    cr_expect_eq(rig->device->poll(rig->state, done, DEVICE_JOBS_MAX), 0u);
+    rig->tag = 5;
+    copy(rig, memory, host, sizeof host);
+    for (size_t i = 0; i < DEVICE_JOBS_MAX; i++)
+        cr_expect_eq(host[i], 1);
+    rig->device->free(rig->state, memory, sizeof host);
+}
+
+Test(device, jobs_are_done_in_order_and_a_full_queue_says_so)
+{
+    on_each(check_queue);
+}
+
+static void check_refusals(struct rig *rig)
+{
+    const struct arithmetic_work work = {.ranges_n = 0};
+    struct arithmetic_plan plan = plan_of(ARITHMETIC_LAMB);
+    void *memory = NULL;
+    const struct device_step whole = {.plan = &plan, .work = &work};
+    cr_expect_eq(rig->device->step(rig->state, 1, &whole), GRADWEIR_ERR_INVALID);
+    plan.phase = ARITHMETIC_MOMENTS;
+    cr_expect_eq(rig->device->step(rig->state, 1, &whole), GRADWEIR_ERR_INVALID);
+    plan = plan_of(ARITHMETIC_ADAM);
+    const struct device_step crooked = {.plan = &plan, .work = &work, .begin = 3, .end = 9};
+    cr_expect_eq(rig->device->step(rig->state, 1, &crooked), GRADWEIR_ERR_INVALID);
+    const struct device_copy nothing = {.from = NULL, .to = NULL, .bytes = 1};
+    cr_expect_eq(rig->device->copy(rig->state, 1, &nothing), GRADWEIR_ERR_INVALID);
+    cr_expect_eq(rig->device->alloc(rig->state, 0, &memory), GRADWEIR_ERR_INVALID);
+    cr_expect_eq(rig->device->in_flight(rig->state), 0u);
+}
+
+Test(device, what_makes_no_sense_is_refused_and_not_queued)
+{
+    on_each(check_refusals);
+}
+
+Test(device, backends_are_found_by_name)
+{
+    struct device_state *state = NULL;
+    const struct device_options options = {.simd = "mmx"};
+    cr_expect_eq(device_find("cpu"), device_at(0));
+    cr_expect_null(device_find("abacus"));
+    cr_expect_eq(device_at(0)->open(&options, &state), GRADWEIR_ERR_UNSUPPORTED);
+    device_at(0)->close(NULL);
+}
