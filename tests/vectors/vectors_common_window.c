@@ -57,7 +57,7 @@ static void check_weights(const struct server *s, size_t u)
     const struct vector_case *c = s->c;
     const int32_t *tau = vector_i32(c, "entry_tau") + u * s->window;
     const double *expected = vector_f64(c, "norm_weights") + u * s->window;
-    cr_expect_eq(s->step.n, vector_i32(c, "used")[u], "%s: update %zu uses %u", c->name, u,
+    cr_expect_eq((int32_t)s->step.n, vector_i32(c, "used")[u], "%s: update %zu uses %u", c->name, u,
                  s->step.n);
     for (uint32_t i = 0; i < s->step.n; i++) {
         const struct law_step_entry *entry = &s->step.entries[i];
