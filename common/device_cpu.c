@@ -10,8 +10,9 @@
 
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define CACHE_LINE ((size_t)64)
+#define TILE_GRAIN ((size_t)4096)
 #define TILE_DEFAULT                                                                               \
-    ((size_t)2 * ARITHMETIC_BLOCK) /* elements: about 1 ms with 16 entries from memory */
+    ((size_t)2 * ARITHMETIC_BLOCK) /* elements: about 0.5 ms of Adam with a window of 16 */
 
 enum job_kind { COPY, DECODE, ACCUMULATE, STEP };
 
@@ -121,9 +122,9 @@ static gradweir_status cpu_decode(struct device_state *state, uint64_t tag,
 
 static gradweir_status check_plan(const struct arithmetic_plan *plan, size_t begin, size_t end)
 {
-    if (begin > end || begin % ARITHMETIC_BLOCK != 0)
-        return fail(GRADWEIR_ERR_INVALID, "device: [%zu, %zu) does not begin at a block", begin,
-                    end);
+    if (begin >= end || begin % ARITHMETIC_BLOCK != 0)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "device: [%zu, %zu) is empty or does not begin at a block", begin, end);
     if (plan->entries_n > ARITHMETIC_ENTRIES_MAX)
         return fail(GRADWEIR_ERR_INVALID, "device: %u entries in a plan", plan->entries_n);
     return GRADWEIR_OK;
@@ -157,6 +158,30 @@ static size_t tile_end(const struct device_state *state, size_t at, size_t end)
     return end - at < state->tile ? end : at + state->tile;
 }
 
+/* The more gradients an element is averaged from, the fewer elements fit into the time of a tile.
+ * With sums a tile ends at a block border at the latest, so that the block just finished is summed
+ * as a whole. */
+static size_t averaging_end(const struct device_state *state, size_t at, size_t end,
+                            uint32_t entries, bool sums)
+{
+    const size_t fair = state->tile * 16 / (16 + (size_t)entries);
+    const size_t size = (fair + TILE_GRAIN - 1) / TILE_GRAIN * TILE_GRAIN;
+    const size_t border = (at / ARITHMETIC_BLOCK + 1) * ARITHMETIC_BLOCK;
+    size_t stop = end - at < size ? end : at + size;
+    if (sums && stop > border)
+        stop = border;
+    return stop;
+}
+
+/* Where the block begins that has just been finished at `stop`; stop itself when it is not finished
+ * yet. */
+static size_t finished_from(size_t stop, size_t end)
+{
+    if (stop == 0 || (stop != end && stop % ARITHMETIC_BLOCK != 0))
+        return stop;
+    return (stop - 1) / ARITHMETIC_BLOCK * ARITHMETIC_BLOCK;
+}
+
 /* Each carries out one tile and returns whether the job is finished. */
 static bool do_copy(struct device_state *state, struct job *job)
 {
@@ -188,22 +213,25 @@ static bool do_decode(struct device_state *state, struct job *job)
 static bool do_accumulate(struct device_state *state, struct job *job)
 {
     const struct device_accumulate *accumulate = &job->accumulate;
-    const size_t end = tile_end(state, job->at, accumulate->end);
-    float *average = accumulate->average + job->at;
-    state->arithmetic->average(accumulate->plan, &accumulate->sources, job->at, end, average);
-    if (accumulate->sums != NULL)
-        (void)arithmetic_measure_blocks(state->arithmetic, ARITHMETIC_F32, average, end - job->at,
-                                        accumulate->sums +
-                                            (job->at - accumulate->begin) / ARITHMETIC_BLOCK);
-    job->at = end;
+    const bool sums = accumulate->sums != NULL;
+    const size_t stop =
+        averaging_end(state, job->at, accumulate->end, accumulate->plan->entries_n, sums);
+    state->arithmetic->average(accumulate->plan, &accumulate->sources, job->at, stop,
+                               accumulate->average + job->at);
+    const size_t from = finished_from(stop, accumulate->end);
+    if (sums && from < stop)
+        (void)arithmetic_measure_blocks(
+            state->arithmetic, ARITHMETIC_F32, accumulate->average + from, stop - from,
+            accumulate->sums + (from - accumulate->begin) / ARITHMETIC_BLOCK);
+    job->at = stop;
     return job->at == accumulate->end;
 }
 
-static void lamb_sums(const struct device_state *state, struct job *job, size_t end)
+static void lamb_sums(const struct device_state *state, struct job *job, size_t from, size_t stop)
 {
     const struct device_step *step = &job->step;
     struct arithmetic_range piece;
-    for (size_t at = job->at; device_piece(step->work, at, end, &piece); at = (size_t)piece.end) {
+    for (size_t at = from; device_piece(step->work, at, stop, &piece); at = (size_t)piece.end) {
         struct arithmetic_measure theta;
         state->arithmetic->measure(ARITHMETIC_F32, step->work->parameters + piece.begin,
                                    (size_t)(piece.end - piece.begin), &theta);
@@ -216,11 +244,13 @@ static void lamb_sums(const struct device_state *state, struct job *job, size_t 
 static bool do_step(struct device_state *state, struct job *job)
 {
     const struct device_step *step = &job->step;
-    const size_t end = tile_end(state, job->at, step->end);
-    state->arithmetic->step(step->plan, step->work, job->at, end);
-    if (step->update_sums != NULL)
-        lamb_sums(state, job, end);
-    job->at = end;
+    const bool sums = step->update_sums != NULL;
+    const uint32_t entries = step->work->average == NULL ? step->plan->entries_n : 1;
+    const size_t stop = averaging_end(state, job->at, step->end, entries, sums);
+    state->arithmetic->step(step->plan, step->work, job->at, stop);
+    if (sums)
+        lamb_sums(state, job, finished_from(stop, step->end), stop);
+    job->at = stop;
     return job->at == step->end;
 }
 

@@ -157,11 +157,12 @@ static struct arithmetic_work work_of(float *base, const struct arithmetic_range
 
 static struct arithmetic_plan plan_of(enum arithmetic_algorithm algorithm)
 {
-    struct arithmetic_plan plan = {.algorithm = algorithm,
-                                   .epsilon = 1e-8f,
-                                   .scale = 1.0f,
-                                   .entries_n = SLOTS,
-                                   .entries = {{2, 0.5f}, {0, 0.25f}, {1, 0.25f}}};
+    struct arithmetic_plan plan = {
+        .algorithm = algorithm,
+        .epsilon = 1e-8f,
+        .scale = 1.0f,
+        .entries_n = 6,
+        .entries = {{2, 0.5f}, {0, 0.25f}, {1, 0.25f}, {2, 0.1f}, {0, 0.1f}, {1, 0.3f}}};
     for (uint32_t g = 0; g < 2; g++)
         arithmetic_plan_group(
             &plan, g,
@@ -316,13 +317,15 @@ static void check_refusals(struct rig *rig)
     const struct arithmetic_work work = {.ranges_n = 0};
     struct arithmetic_plan plan = plan_of(ARITHMETIC_LAMB);
     void *memory = NULL;
-    const struct device_step whole = {.plan = &plan, .work = &work};
+    const struct device_step whole = {.plan = &plan, .work = &work, .end = 9};
     cr_expect_eq(rig->device->step(rig->state, 1, &whole), GRADWEIR_ERR_INVALID);
     plan.phase = ARITHMETIC_MOMENTS;
     cr_expect_eq(rig->device->step(rig->state, 1, &whole), GRADWEIR_ERR_INVALID);
     plan = plan_of(ARITHMETIC_ADAM);
     const struct device_step crooked = {.plan = &plan, .work = &work, .begin = 3, .end = 9};
     cr_expect_eq(rig->device->step(rig->state, 1, &crooked), GRADWEIR_ERR_INVALID);
+    const struct device_step empty = {.plan = &plan, .work = &work};
+    cr_expect_eq(rig->device->step(rig->state, 1, &empty), GRADWEIR_ERR_INVALID);
     const struct device_copy nothing = {.from = NULL, .to = NULL, .bytes = 1};
     cr_expect_eq(rig->device->copy(rig->state, 1, &nothing), GRADWEIR_ERR_INVALID);
     cr_expect_eq(rig->device->alloc(rig->state, 0, &memory), GRADWEIR_ERR_INVALID);
