@@ -44,7 +44,8 @@ struct device_decode {
 };
 
 /* The window average of [begin, end) into average + begin (base pointer of the shard), and its sums
- * per block from begin's on; begin is a block border. plan is borrowed until the job is done. */
+ * per block from begin's on; begin is a block border and end > begin. plan is borrowed until done.
+ */
 struct device_accumulate {
     const struct arithmetic_plan *plan;
     struct arithmetic_sources sources;

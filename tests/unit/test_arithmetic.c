@@ -152,6 +152,16 @@ Test(arithmetic, clip_and_trust_factors_have_their_edges)
     cr_expect_eq(arithmetic_trust_ratio(0.0, 4.0, 0.1, true), 1.0f);
 }
 
+/* The tree by its definition: the left child is as large a power of two as leaves something to the
+ * right. */
+static double tree_of(const double *sums, size_t n)
+{
+    size_t left = 1;
+    while (left * 2 < n)
+        left *= 2;
+    return n == 1 ? sums[0] : tree_of(sums, left) + tree_of(sums + left, n - left);
+}
+
 Test(arithmetic, the_tree_is_the_same_from_every_cut_and_refuses_gaps)
 {
     double sums[200];
@@ -165,6 +175,8 @@ Test(arithmetic, the_tree_is_the_same_from_every_cut_and_refuses_gaps)
             for (size_t i = 0; i < n; i++)
                 cr_assert(arithmetic_tree_add(
                     &whole, (struct arithmetic_node){.index = first + i, .sum = sums[first + i]}));
+            if (first == 0)
+                cr_expect_eq(arithmetic_tree_sum(&whole), tree_of(sums, n));
             for (size_t at = 0; at <= n; at++) {
                 arithmetic_tree_init(&cut);
                 size_t m = arithmetic_tree_cover(first, sums + first, at, nodes);
