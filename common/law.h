@@ -56,7 +56,7 @@ struct law_settings {
                    */
     enum law_normalise normalise;
     double clip;         /* per gradient, by the client's norm; 0: off */
-    double clip_average; /* of the average, in a round; 0: off */
+    double clip_average; /* of the average, in a round; 0: off; not with LAMB */
     enum law_damp damp;
     uint32_t flush_min;   /* fresh gradients a flush needs at least; 1.. */
     double magnitude_max; /* larger elements are NOT_FINITE; up to FLT_MAX / 4 */

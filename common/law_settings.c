@@ -83,6 +83,10 @@ gradweir_status law_settings_check(const struct law_settings *s)
     TRY(within("learning_rate_end", s->learning_rate_end, 0, 1e6));
     TRY(within("beta1", s->beta1, 0, 1.0 - DBL_EPSILON));
     TRY(within("beta2", s->beta2, 0, 1.0 - DBL_EPSILON));
+    if (s->clip_average > 0.0 && s->algorithm == ARITHMETIC_LAMB)
+        return fail(
+            GRADWEIR_ERR_INVALID,
+            "clip_average with LAMB: a step has one round of sums, and LAMB's norms take it");
     if (s->schedule != LAW_CONSTANT && s->schedule_steps == 0)
         return fail(GRADWEIR_ERR_INVALID, "schedule_steps is 0; a schedule needs a length");
     return GRADWEIR_OK;

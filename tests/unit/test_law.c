@@ -308,6 +308,7 @@ Test(law, settings_that_make_no_sense_are_refused_by_name)
     refused((s = good, s.learning_rate = INFINITY, s), "learning_rate");
     refused((s = good, s.beta2 = 1.0, s), "beta2");
     refused((s = good, s.flush_min = 0, s), "flush_min");
+    refused((s = good, s.clip_average = 1.0, s.algorithm = ARITHMETIC_LAMB, s), "clip_average");
     refused((s = good, s.schedule = LAW_COSINE, s), "schedule_steps");
 }
 
