@@ -1,0 +1,61 @@
+/* See chance.h. */
+#include "client/trainer/chance.h"
+
+#include <math.h>
+
+static uint64_t splitmix(uint64_t *x)
+{
+    uint64_t z = (*x += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+void chance_init(struct chance *chance, uint64_t seed, uint64_t stream)
+{
+    uint64_t x = seed;
+    x = splitmix(&x) ^ (stream * 0xD1342543DE82EF95u);
+    for (size_t i = 0; i < 4; i++)
+        chance->state[i] = splitmix(&x);
+}
+
+static uint64_t rotate(uint64_t x, unsigned bits)
+{
+    return (x << bits) | (x >> (64 - bits));
+}
+
+uint64_t chance_next(struct chance *chance)
+{
+    uint64_t *s = chance->state;
+    const uint64_t result = rotate(s[1] * 5, 7) * 9;
+    const uint64_t t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotate(s[3], 45);
+    return result;
+}
+
+double chance_uniform(struct chance *chance, double low, double high)
+{
+    return low + (high - low) * ((double)(chance_next(chance) >> 11) * 0x1.0p-53);
+}
+
+double chance_normal(struct chance *chance)
+{
+    const double u = 1.0 - chance_uniform(chance, 0, 1);
+    const double v = chance_uniform(chance, 0, 1);
+    return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
+}
+
+void chance_shuffle(struct chance *chance, uint32_t *numbers, size_t n)
+{
+    for (size_t i = n; i > 1; i--) {
+        const size_t j = (size_t)chance_uniform(chance, 0, (double)i);
+        const uint32_t swapped = numbers[i - 1];
+        numbers[i - 1] = numbers[j];
+        numbers[j] = swapped;
+    }
+}

@@ -1,0 +1,38 @@
+/* The two kinds of policy: what a head (logits, or means with log_std) means as a distribution. */
+#ifndef GRADWEIR_TRAINER_POLICY_H
+#define GRADWEIR_TRAINER_POLICY_H
+
+#include "client/trainer/chance.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct policy {
+    bool gaussian;
+    size_t action_dim;
+    const float *log_std; /* [action_dim], only if gaussian */
+};
+
+/* Log-probability of one action and the entropy there. A discrete action is its number, as a float.
+ */
+float policy_log_probability(const struct policy *policy, const float *head, const float *action,
+                             float *entropy);
+
+/* Adds to d_head (and d_log_std) the derivative of d_log * log-probability + d_entropy * entropy.
+ * `entropy` is as returned above. */
+struct policy_slope {
+    float d_log;
+    float d_entropy;
+    float entropy;
+};
+void policy_backward(const struct policy *policy, const float *head, const float *action,
+                     const struct policy_slope *slope, float *d_head, float *d_log_std);
+
+/* Draws an action and returns its log-probability. */
+float policy_sample(const struct policy *policy, const float *head, struct chance *chance,
+                    float *action);
+
+/* The most likely action. */
+void policy_greedy(const struct policy *policy, const float *head, float *action);
+
+#endif
