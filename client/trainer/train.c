@@ -1,0 +1,97 @@
+/* gradweir-train: reads the options and runs the trainer. Exit status: 0 solved, 1 not solved, 2
+ * bad use or failure. */
+#include "client/trainer/evaluation.h"
+#include "client/trainer/pace.h"
+#include "client/trainer/train_loop.h"
+#include "client/trainer/train_summary.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static gradweir_status train_locally(const struct train_settings *settings, struct learner *learner,
+                                     struct train_summary *summary)
+{
+    struct overseer_local overseer;
+    enum train_end end = TRAIN_OVER;
+    const double wall = pace_wall_seconds(), cpu = pace_cpu_seconds();
+    overseer_local_init(&overseer, settings->until, settings->max_steps);
+    const gradweir_status status = train_loop(settings, 0, learner, &overseer.overseer, &end);
+    if (end == TRAIN_NOT_FINITE)
+        fprintf(stderr,
+                "gradweir-train: %llu gradients in a row were not finite: training ends here\n",
+                (unsigned long long)learner->counts.not_finite_in_row);
+    summary->solved = overseer.solved;
+    summary->env_steps = overseer.environment_steps;
+    summary->mean_return = return_window_mean(&overseer.window);
+    summary->wall_s = pace_wall_seconds() - wall;
+    summary->cpu_s = pace_cpu_seconds() - cpu;
+    return status;
+}
+
+static gradweir_status finish(const struct train_settings *settings, const struct network *network,
+                              struct learner *learner, struct train_summary *summary,
+                              float *parameters)
+{
+    const gradweir_status status = learner->pull(learner, parameters);
+    if (status != GRADWEIR_OK)
+        return status;
+    summary->version = learner->version;
+    summary->counts = learner->counts;
+    summary->final_mean_return = evaluation_greedy(settings->environment, network, parameters,
+                                                   settings->evaluate, settings->seed);
+    summary->digest = train_summary_digest(parameters, network->n_parameters);
+    train_summary_print(summary);
+    if (settings->json != NULL && !train_summary_write(summary, settings, settings->json)) {
+        fprintf(stderr, "gradweir-train: %s: %s\n", settings->json, strerror(errno));
+        return GRADWEIR_ERR_IO;
+    }
+    return GRADWEIR_OK;
+}
+
+static int run_local(const struct train_settings *settings)
+{
+    struct network network;
+    struct train_summary summary = {.solved = false};
+    gradweir_status status = GRADWEIR_ERR_NO_MEMORY;
+    train_network(settings, &network);
+    float *parameters = calloc(network.n_parameters, sizeof(float));
+    struct learner *learner = NULL;
+    if (parameters != NULL) {
+        train_first_parameters(settings, &network, parameters);
+        learner = learner_local_open(settings, &network, parameters);
+    }
+    if (learner != NULL) {
+        status = train_locally(settings, learner, &summary);
+        if (status == GRADWEIR_OK)
+            status = finish(settings, &network, learner, &summary, parameters);
+        learner->close(learner);
+    }
+    free(parameters);
+    if (status != GRADWEIR_OK) {
+        fprintf(stderr, "gradweir-train: failed with status %d\n", status);
+        return 2;
+    }
+    return summary.solved ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct train_settings settings;
+    struct train_reason reason = {.text = ""};
+    const gradweir_status status = train_settings_parse(&settings, argc, argv, &reason);
+    if (status == GRADWEIR_ERR_STOPPED) {
+        train_settings_help(&settings, stdout);
+        return 0;
+    }
+    if (status != GRADWEIR_OK) {
+        fprintf(stderr, "gradweir-train: %s\n", reason.text);
+        return 2;
+    }
+    if (!settings.local) {
+        fprintf(stderr, "gradweir-train: this build trains with --local only\n");
+        return 2;
+    }
+    return run_local(&settings);
+}

@@ -1,0 +1,88 @@
+/* See train_loop.h. */
+#include "client/trainer/train_loop.h"
+
+#include "client/trainer/blas.h"
+#include "client/trainer/pace.h"
+#include "client/trainer/rollout.h"
+#include "client/trainer/update.h"
+
+#include <math.h>
+
+enum { STREAM_PARAMETERS = 0 };
+
+void train_network(const struct train_settings *settings, struct network *network)
+{
+    const struct network_shape shape = {
+        .observation_dim = settings->environment->observation_dim,
+        .hidden = {settings->hidden, settings->hidden},
+        .action_dim = settings->environment->action_dim,
+        .shared = settings->shared_trunk,
+        .gaussian = !settings->environment->discrete,
+    };
+    network_init(network, &shape);
+}
+
+void train_first_parameters(const struct train_settings *settings, const struct network *network,
+                            float *parameters)
+{
+    struct chance chance;
+    chance_init(&chance, settings->seed, STREAM_PARAMETERS);
+    network_first_parameters(network, &chance, (float)settings->log_std, parameters);
+}
+
+static gradweir_status run(const struct train_settings *settings, struct rollout *rollout,
+                           struct update *update, struct learner *learner,
+                           struct reward_normaliser *normaliser)
+{
+    const gradweir_status status = learner->pull(learner, update->parameters);
+    if (status != GRADWEIR_OK)
+        return status;
+    rollout_collect(rollout, update->network, update->parameters, normaliser);
+    pace_sleep(settings->pace_ms);
+    return update_run(update, rollout, learner);
+}
+
+static bool tell(struct overseer *overseer, const struct rollout *rollout,
+                 const struct update *update, const struct learner *learner)
+{
+    const struct overseer_news news = {
+        .returns = rollout->returns,
+        .n_returns = rollout->n_returns,
+        .environment_steps = rollout->steps * rollout->environments,
+        .version = learner->version,
+        .kl = update->kl,
+    };
+    return overseer->hear(overseer, &news);
+}
+
+gradweir_status train_loop(const struct train_settings *settings, uint64_t worker,
+                           struct learner *learner, struct overseer *overseer, enum train_end *end)
+{
+    struct network network;
+    struct rollout rollout = {.steps = 0};
+    struct update update = {.samples = 0};
+    const struct rollout_shape shape = {settings->environment, settings->rollout, settings->envs,
+                                        settings->seed, worker};
+    struct reward_normaliser normaliser = {.gamma = settings->gamma,
+                                           .epsilon = 1e-8,
+                                           .limit = 10,
+                                           .reset_at_terminated = true,
+                                           .statistics = statistics_start(1e-4)};
+    gradweir_status status = GRADWEIR_ERR_NO_MEMORY;
+    blas_init();
+    train_network(settings, &network);
+    if (rollout_init(&rollout, &shape, &network) &&
+        update_init(&update, settings, &network, worker)) {
+        *end = TRAIN_OVER;
+        do {
+            status = run(settings, &rollout, &update, learner,
+                         settings->reward_norm ? &normaliser : NULL);
+            if (settings->stable && learner->counts.not_finite_in_row >= settings->not_finite_max)
+                *end = TRAIN_NOT_FINITE;
+        } while (status == GRADWEIR_OK && *end == TRAIN_OVER &&
+                 !tell(overseer, &rollout, &update, learner));
+    }
+    update_deinit(&update);
+    rollout_deinit(&rollout);
+    return status == GRADWEIR_OK ? learner->flush(learner) : status;
+}

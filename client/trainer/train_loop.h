@@ -1,0 +1,26 @@
+/* The training loop of one worker: rollout, update, news, until the overseer says it is over. It
+ * knows neither where gradients go (learner.h) nor who else trains (overseer.h). */
+#ifndef GRADWEIR_TRAINER_TRAIN_LOOP_H
+#define GRADWEIR_TRAINER_TRAIN_LOOP_H
+
+#include "client/trainer/learner.h"
+#include "client/trainer/overseer.h"
+
+/* The network that the settings describe. */
+void train_network(const struct train_settings *settings, struct network *network);
+
+/* Writes the first parameters [n_parameters] of that seed; the same for every worker. */
+void train_first_parameters(const struct train_settings *settings, const struct network *network,
+                            float *parameters);
+
+enum train_end {
+    TRAIN_OVER,       /* as the overseer said */
+    TRAIN_NOT_FINITE, /* with --stable: too many gradients in a row were not finite */
+};
+
+/* Trains as worker number `worker` (0, 1, ...). A failure of the learner is returned as it is;
+ * GRADWEIR_ERR_NO_MEMORY when there is none at the start. */
+gradweir_status train_loop(const struct train_settings *settings, uint64_t worker,
+                           struct learner *learner, struct overseer *overseer, enum train_end *end);
+
+#endif

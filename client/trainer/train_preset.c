@@ -1,0 +1,65 @@
+/* Presets: values that learn each environment well. An option on the command line goes over them.
+ */
+#include "client/trainer/train_settings.h"
+
+#include <string.h>
+
+/* Long rollouts, because episodes are; more environments, because the first success is found by
+ * chance. */
+static void acrobot(struct train_settings *s)
+{
+    s->until = -90;
+    s->max_steps = 500000;
+    s->envs = 16;
+    s->lr = 1e-3;
+    s->lambda = 0.94;
+    s->entropy = 0;
+}
+
+/* A short horizon is enough to balance, and makes the values easy to learn (as in
+ * rl-baselines3-zoo). */
+static void pendulum(struct train_settings *s)
+{
+    s->until = -150;
+    s->max_steps = 300000;
+    s->anneal_steps = 300000;
+    s->envs = 4;
+    s->rollout = 512;
+    s->epochs = 10;
+    s->minibatches = 32;
+    s->lr = 1e-3;
+    s->gamma = 0.9;
+    s->entropy = 0;
+    s->reward_norm = true;
+}
+
+/* Wide and undiscounted exploration: the car must reach the goal by chance before it can learn. */
+static void mountain_car(struct train_settings *s)
+{
+    s->until = 90;
+    s->max_steps = 500000;
+    s->envs = 8;
+    s->rollout = 512;
+    s->epochs = 10;
+    s->minibatches = 16;
+    s->lr = 3e-4;
+    s->gamma = 0.999;
+    s->entropy = 0.005;
+    s->log_std = 0.5;
+    s->reward_norm = true;
+}
+
+void train_preset_apply(struct train_settings *settings, const char *environment)
+{
+    static const struct {
+        const char *name;
+        void (*apply)(struct train_settings *settings);
+    } presets[] = {
+        {"Acrobot-v1", acrobot},
+        {"Pendulum-v1", pendulum},
+        {"MountainCarContinuous-v0", mountain_car},
+    };
+    for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++)
+        if (strcmp(presets[i].name, environment) == 0)
+            presets[i].apply(settings);
+}

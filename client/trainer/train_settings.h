@@ -1,0 +1,84 @@
+/* What a training run is told: one struct, one table of options that parsing, help, checks and the
+ * JSON summary read, and the presets of the environments. */
+#ifndef GRADWEIR_TRAINER_TRAIN_SETTINGS_H
+#define GRADWEIR_TRAINER_TRAIN_SETTINGS_H
+
+#include "client/include/gradweir/status.h"
+#include "client/trainer/environment.h"
+
+#include <stdio.h>
+
+struct train_settings {
+    const char *env;
+    const char *json;    /* file of the summary, or NULL */
+    const char *servers; /* addresses, or NULL: start one's own */
+    uint64_t seed;
+    uint64_t workers;
+    uint64_t shards;
+    bool local; /* no server: the optimizer runs in this process */
+
+    double until; /* mean of the last 100 returns that counts as solved */
+    uint64_t max_steps;
+    uint64_t evaluate; /* fresh episodes at the end */
+    uint64_t pace_ms;
+
+    uint64_t envs;
+    uint64_t rollout;
+    uint64_t epochs;
+    uint64_t minibatches;
+    uint64_t accumulate;   /* minibatch gradients averaged into one push */
+    bool pull_per_rollout; /* else before every gradient */
+
+    double lr;
+    uint64_t anneal_steps; /* environment steps of all workers until the learning rate is 0; 0:
+                              constant */
+    double adam_eps;
+    double grad_norm;
+
+    double gamma;
+    double lambda;
+    double clip;
+    bool no_value_clip;
+    double entropy;
+    double value;
+    double dual_clip; /* 0: off */
+    double target_kl; /* 0: off */
+    bool decoupled;
+    double behaviour_cap; /* 0: no cap */
+    bool vtrace;
+    bool reward_norm;
+    bool raw_advantages;
+
+    uint64_t hidden;
+    bool shared_trunk;
+    double log_std;
+
+    bool stable;
+    uint64_t not_finite_max; /* with stable: end after so many in a row */
+
+    const struct environment *environment; /* found by its name */
+};
+
+/* CleanRL's values for CartPole. */
+void train_settings_init(struct train_settings *settings);
+
+/* Reads the command line over the defaults and the preset of the environment it names. Strings are
+ * borrowed from argv. On failure `reason` [size] says which option, what range, and the nearest
+ * name of an unknown one. `--help` gives GRADWEIR_ERR_STOPPED. */
+struct train_reason {
+    char text[256];
+};
+gradweir_status train_settings_parse(struct train_settings *settings, int argc, char **argv,
+                                     struct train_reason *reason);
+
+/* One line per option: name, range, value in force, help. */
+void train_settings_help(const struct train_settings *settings, FILE *file);
+
+/* "name": value, for every option, each followed by a comma. */
+void train_settings_json(const struct train_settings *settings, FILE *file);
+
+/* Known-good values for an environment, by its name; none for CartPole, whose values are the
+ * defaults. */
+void train_preset_apply(struct train_settings *settings, const char *environment);
+
+#endif

@@ -1,0 +1,70 @@
+/* See train_summary.h. */
+#include "client/trainer/train_summary.h"
+
+#include <math.h>
+#include <stdio.h>
+
+uint64_t train_summary_digest(const float *parameters, size_t n)
+{
+    const unsigned char *bytes = (const unsigned char *)parameters;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n * sizeof(float); i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static double staleness_mean(const struct train_summary *s)
+{
+    return s->counts.admitted > 0 ? s->counts.staleness_sum / (double)s->counts.admitted : 0;
+}
+
+/* JSON has no NaN. */
+static void write_number(FILE *file, const char *name, double value)
+{
+    if (isfinite(value))
+        fprintf(file, "  \"%s\": %.9g,\n", name, value);
+    else
+        fprintf(file, "  \"%s\": null,\n", name);
+}
+
+static void write_count(FILE *file, const char *name, uint64_t value)
+{
+    fprintf(file, "  \"%s\": %llu,\n", name, (unsigned long long)value);
+}
+
+bool train_summary_write(const struct train_summary *s, const struct train_settings *settings,
+                         const char *path)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL)
+        return false;
+    fprintf(file, "{\n  \"solved\": %s,\n", s->solved ? "true" : "false");
+    write_count(file, "env_steps", s->env_steps);
+    write_number(file, "wall_s", s->wall_s);
+    write_number(file, "cpu_s", s->cpu_s);
+    write_number(file, "mean_return", s->mean_return);
+    write_number(file, "final_mean_return", s->final_mean_return);
+    write_count(file, "version", s->version);
+    write_count(file, "pushes", s->counts.pushes);
+    write_count(file, "admitted", s->counts.admitted);
+    write_count(file, "refused", s->counts.refused);
+    write_count(file, "not_finite", s->counts.not_finite);
+    write_number(file, "staleness_mean", staleness_mean(s));
+    write_count(file, "staleness_max", s->counts.staleness_max);
+    train_settings_json(settings, file);
+    fprintf(file, "  \"digest\": \"%016llx\"\n}\n", (unsigned long long)s->digest);
+    const bool written = ferror(file) == 0;
+    return fclose(file) == 0 && written;
+}
+
+void train_summary_print(const struct train_summary *s)
+{
+    printf("%s after %llu steps: last 100 returns %.1f, fresh greedy episodes %.1f; %llu versions, "
+           "%llu of %llu "
+           "gradients admitted; %.2f s, %.2f CPU s, %.0f steps per CPU second; digest %016llx\n",
+           s->solved ? "solved" : "not solved", (unsigned long long)s->env_steps, s->mean_return,
+           s->final_mean_return, (unsigned long long)s->version,
+           (unsigned long long)s->counts.admitted, (unsigned long long)s->counts.pushes, s->wall_s,
+           s->cpu_s, s->cpu_s > 0 ? (double)s->env_steps / s->cpu_s : 0,
+           (unsigned long long)s->digest);
+}

@@ -1,0 +1,27 @@
+/* What a run came to, as JSON and as one line. */
+#ifndef GRADWEIR_TRAINER_TRAIN_SUMMARY_H
+#define GRADWEIR_TRAINER_TRAIN_SUMMARY_H
+
+#include "client/trainer/learner.h"
+
+struct train_summary {
+    bool solved;
+    uint64_t env_steps;
+    double wall_s;
+    double cpu_s;             /* of all processes, training only */
+    double mean_return;       /* of the last 100 training episodes */
+    double final_mean_return; /* of the fresh episodes with the final parameters, greedy */
+    uint64_t version;
+    struct learner_counts counts;
+    uint64_t digest; /* of the final parameters */
+};
+
+/* FNV-1a over the bytes of the parameters. */
+uint64_t train_summary_digest(const float *parameters, size_t n);
+
+/* False when the file cannot be written; errno says why. */
+bool train_summary_write(const struct train_summary *summary, const struct train_settings *settings,
+                         const char *path);
+void train_summary_print(const struct train_summary *summary);
+
+#endif
