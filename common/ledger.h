@@ -19,6 +19,14 @@ enum {
       asked for is ever forgotten */
 enum { OUTSTANDING_MAX = LEDGER_RECEIPTS / 2 };
 
+/* What an optimizer needs beyond law_settings; decided once, travels in the MAP record's settings
+ * too. */
+struct optimizer_options {
+    double epsilon, dampening, weight_decay;
+    bool centered, momentum; /* RMSPROP */
+    bool always_adapt;       /* LAMB */
+};
+
 struct ledger_receipt {
     uint64_t sequence; /* 0: none */
     uint64_t digest;
@@ -60,7 +68,8 @@ struct ledger {
     bool stepping; /* a STEP with rounds was folded and its SUMMED was not */
     uint64_t steps_by_cause[4];
     uint32_t workers_count; /* numbers given so far: 0 .. workers_count - 1 */
-    struct law law;         /* settings in force, window, version */
+    struct optimizer_options optimizer;
+    struct law law; /* settings in force, window, version */
     struct ledger_worker workers[WORKERS_MAX];
 };
 
@@ -94,13 +103,14 @@ uint32_t ledger_window(const struct ledger *ledger);
 /* Law settings as the MAP record's "name = value" lines, and back. Reading is strict: unknown or
  * missing names are ERR_PROTOCOL. Floats are written so that they read back to the same bits
  * ("%a"). */
-gradweir_status ledger_settings_write(const struct law_settings *settings, char *text, size_t size);
-gradweir_status ledger_settings_read(const char *text, struct law_settings *settings);
+gradweir_status ledger_settings_write(const struct law_settings *settings,
+                                      const struct optimizer_options *optimizer, char *text,
+                                      size_t size);
+gradweir_status ledger_settings_read(const char *text, struct law_settings *settings,
+                                     struct optimizer_options *optimizer);
 
 /* One live setting of a TUNE record, applied to settings; ERR_INVALID names what was wrong. */
 gradweir_status ledger_settings_tune(struct law_settings *settings, const char *name,
                                      const char *value);
 
-/* The optimizer numbers that never change during a job (MAP settings): dampening, epsilon, and so
- * on, see ledger.c. */
 #endif

@@ -1,0 +1,124 @@
+/* The coordinator's core: who takes part, which gradient counts, in what order, with what weight.
+ * It never touches a float of the model. Events in, actions out; no IO, no clock, no threads, no
+ * allocation after order_new.
+ *
+ *   order.c   the step function: judges what all members have landed, appends records, owes
+ * receipts roster.c  peers, joins, leases places.c  slots and their generations: free, placed,
+ * landing, in the window, closing
+ *
+ * Peers are numbers that the shell gives to control connections; 0 is nobody. Actions are carried
+ * out in the order given. */
+#ifndef GRADWEIR_SERVER_COORDINATOR_ORDER_H
+#define GRADWEIR_SERVER_COORDINATOR_ORDER_H
+
+#include "common/law.h"
+#include "common/ledger.h"
+#include "common/message.h"
+
+#include <stdbool.h>
+
+struct order; /* opaque: order.c */
+
+struct order_options {
+    uint64_t job;
+    uint64_t seed;   /* for passes; from random_entropy in a real process */
+    uint32_t shards; /* members of the first MAP */
+    uint32_t workers_max;
+    uint32_t queue;       /* slots beyond the window */
+    uint32_t window_max;  /* slots for the window; at least law.window */
+    bool overflow_reject; /* an ASK without room is answered QUEUE_FULL; else it waits its turn */
+    bool sync;            /* mode = sync: W = S = N, admitted in worker order */
+    uint32_t outstanding_max;
+    uint32_t parameter_slots;
+    uint64_t chunk_bytes;
+    int64_t flush_after_ns;    /* 0: 3 x median time between steps, 50 ms .. 60 s; -1: never */
+    int64_t place_patience_ns; /* an unused place goes back after so long while others wait */
+    int64_t push_patience_ns;  /* described but not landed everywhere: CANCELLED after so long */
+    int64_t lease_ns;          /* how long a lost connection is believed to come back */
+    int64_t shard_patience_ns; /* silence of a shard after which status names it */
+    uint32_t ring;             /* records a shard may lag behind before ADMIT waits */
+    struct law_settings law;
+    struct optimizer_options optimizer;
+};
+
+enum order_event_kind {
+    ORDER_MESSAGE = 1, /* from peer */
+    ORDER_LOST,        /* the connection of peer is gone */
+    ORDER_DRAIN,       /* stop taking, finish what has landed, say STOP to all, then EXIT */
+    ORDER_TICK         /* time has passed; due by order_next at the latest */
+};
+
+struct order_event {
+    enum order_event_kind kind;
+    int64_t now_ns; /* monotonic; never less than the last event's */
+    uint32_t peer;
+    const struct message *message; /* borrowed for the call; nothing in it is trusted */
+};
+
+enum order_action_kind {
+    ORDER_SEND = 1, /* message to peer */
+    ORDER_SEND_ALL, /* message to every member of the MAP, in member order */
+    ORDER_APPEND,   /* a record was appended: for the recording; message is a RECORD */
+    ORDER_CONTENT,  /* send bytes as PAGEs of message.want.content to peer; borrowed until the next
+                       step */
+    ORDER_DROP,     /* forget peer: its number may be used again */
+    ORDER_SAY,      /* a line for people, in message.denied.text */
+    ORDER_EXIT      /* everything is finished */
+};
+
+struct order_action {
+    enum order_action_kind kind;
+    uint32_t peer;
+    const uint8_t *bytes;
+    size_t bytes_count;
+    struct message message;
+};
+
+struct order_actions {
+    struct order_action *items; /* owned by the shell: order_actions_max of them */
+    uint32_t count, max;
+};
+
+/* The one allocation. ERR_INVALID names the option that is wrong. */
+gradweir_status order_new(const struct order_options *options, struct order **order);
+void order_free(struct order *order);
+
+/* How many actions one step can give at most, with these options. */
+uint32_t order_actions_max(const struct order_options *options);
+
+/* Takes one event; writes actions from 0. Hostile messages are counted and answered DENIED or
+ * dropped, never asserted. */
+void order_step(struct order *order, const struct order_event *event,
+                struct order_actions *actions);
+
+/* When the next ORDER_TICK is due, ns; INT64_MAX: none. */
+int64_t order_next(const struct order *order);
+
+const struct ledger *order_ledger(const struct order *order);
+
+/* Numbers for people and tests; all since start. */
+struct order_figures {
+    uint64_t pushes;             /* DESCRIBEs taken for new names */
+    uint64_t verdicts[VERDICTS]; /* recorded, plus QUEUE_FULL */
+    uint64_t duplicates;         /* asked or described again: answered with the first receipt */
+    uint64_t foreign;            /* messages dropped: wrong epoch, unknown peer, wrong kind */
+    uint64_t waits;              /* ASKs that found no free slot */
+    uint32_t waiting;            /* workers that wait for a place now */
+    uint32_t queue, queue_peak;  /* slots given and not yet in the window */
+    uint32_t window, workers_live, shards_ready;
+    uint64_t version, whole;               /* whole: stepped by all */
+    uint64_t staleness_sum, staleness_max; /* at admission, admitted only */
+    uint64_t flushes, drains, index;
+    double sum_mismatch_max; /* relative difference of the shards' norm to the client's */
+};
+void order_figures(const struct order *order, struct order_figures *figures);
+
+/* One JSON object: figures, settings in force, workers (identity, state, verdicts, places,
+ * staleness), shards (address, logged, version, silence), and what everything waits for, by name.
+ * Returns the bytes written without the end. */
+size_t order_status(const struct order *order, int64_t now_ns, char *text, size_t size);
+
+/* Plants a fault on purpose, for the simulator's mutants; false for an unknown name. */
+bool order_plant(struct order *order, const char *name);
+
+#endif

@@ -1,0 +1,138 @@
+/* The shard's core: a range of the model, its optimizer state, its waiting gradients. Applies the
+ * log in order; decides nothing about order. Events in, actions out; no IO, no clock, no threads,
+ * no allocation after the arena is made.
+ *
+ *   shard.c   the step function
+ *   slots.c   gradients: generations, chunks in flight, closing
+ *   params.c  parameter slots: whole, ahead, being written, pinned
+ *   arena.c   where everything lies: one piece of memory, offsets only, so that it can be shared
+ *             memory and outlive the process. struct shard lies at its start and holds no pointer.
+ *
+ * The shell moves bytes (transport), computes (device) and carries messages (control). */
+#ifndef GRADWEIR_SERVER_SHARD_SHARD_H
+#define GRADWEIR_SERVER_SHARD_SHARD_H
+
+#include "common/arithmetic.h"
+#include "common/heads.h"
+#include "common/ledger.h"
+#include "common/message.h"
+#include "common/model.h"
+
+#include <stdbool.h>
+
+struct shard;
+
+struct shard_options {
+    struct message_member member;       /* what the coordinator said */
+    struct optimizer_options optimizer; /* epsilon, dampening, …: ledger.h */
+    uint32_t sessions_max;
+    uint32_t pulls_max;       /* outstanding PULLs over all sessions */
+    uint64_t chunk_bytes;     /* largest body of a PARAMETERS reply */
+    int64_t pull_patience_ns; /* a pull for a version that does not come gets GONE; a late reader is
+                                 hung up */
+    bool keep;                /* give KEEP for FIRST and every ADMIT (recording) */
+};
+
+/* Memory, with its arithmetic as lines for people. ERR_INVALID when it cannot be counted in 64
+ * bits. */
+gradweir_status shard_arena_bytes(const struct model *model, const struct law_settings *law,
+                                  const struct shard_options *options, uint64_t *bytes, char *text,
+                                  size_t size);
+
+/* Lays out a fresh, zeroed, 64-byte aligned arena. The model is read now and not kept. */
+gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *model,
+                           const struct law_settings *law, const struct shard_options *options);
+
+enum shard_event_kind {
+    SHARD_MESSAGE = 1, /* from the coordinator */
+    SHARD_OFFERED, /* a head from a data-plane peer, with `length` bytes of body behind it (0: none)
+                    */
+    SHARD_LANDED,  /* the body of token is in its place, or is not (status) */
+    SHARD_SENT,    /* the reply of token left, or did not (status) */
+    SHARD_PEER_LOST, /* data-plane peer is gone; all its tokens have come back before */
+    SHARD_DONE,      /* a device job (SCAN, AVERAGE, STEP) is done */
+    SHARD_TICK
+};
+
+struct shard_event {
+    enum shard_event_kind kind;
+    int64_t now_ns;
+    const struct message *message;
+    uint64_t peer; /* the transport's number */
+    const struct head_any *head;
+    uint64_t offer, length;
+    uint64_t token;
+    gradweir_status status;
+    uint32_t crc;          /* LANDED: CRC32C of the body as it lies in the slot */
+    uint32_t largest_bits; /* DONE of SCAN: of the largest magnitude; bits of Inf or NaN when there
+                              is one */
+    uint64_t not_finite;   /* DONE of SCAN: first such element of the range, or UINT64_MAX */
+    double sum_squares;    /* DONE of SCAN */
+};
+
+enum shard_action_kind {
+    SHARD_SEND = 1, /* message to the coordinator */
+    SHARD_REPLY,    /* head and `length` bytes at `offset` to peer; SENT with token comes back when
+                       token != 0 */
+    SHARD_TAKE,     /* let the offered body move to `offset`; LANDED with token comes back */
+    SHARD_REFUSE,   /* throw the offered body away */
+    SHARD_HANGUP,   /* end this peer's connection; PEER_LOST comes back */
+    SHARD_SCAN,     /* measure `length` bytes of float32 at `offset`; DONE with token comes back */
+    SHARD_AVERAGE,  /* window average of elements [begin, end) into shard_average, sums per block
+                       into shard_sums; DONE */
+    SHARD_STEP, /* optimizer on elements [begin, end) by shard_plan and shard_work; DONE with token
+                 */
+    SHARD_KEEP, /* write `length` bytes at `offset` to the recording as the body of log index
+                   `token`, before the next action is carried out */
+    SHARD_SAY   /* a line for people, in message.denied.text */
+};
+
+struct shard_action {
+    enum shard_action_kind kind;
+    uint64_t peer, offer, token;
+    uint64_t offset, length; /* bytes of the arena */
+    uint64_t begin, end;     /* elements of the range */
+    struct head_any head;
+    struct message message;
+};
+
+struct shard_actions {
+    struct shard_action *items;
+    uint32_t count, max;
+};
+
+uint32_t shard_actions_max(const struct shard *shard);
+void shard_step(struct shard *shard, const struct shard_event *event,
+                struct shard_actions *actions);
+int64_t shard_next(const struct shard *shard); /* when SHARD_TICK is due; INT64_MAX: none */
+
+/* A pointer into the arena for an action's offset. */
+void *shard_address(struct shard *shard, uint64_t offset);
+
+/* What AVERAGE and STEP actions work on: borrowed until their DONE. */
+const struct arithmetic_plan *shard_plan(struct shard *shard);
+void shard_work(struct shard *shard, struct arithmetic_work *work);
+float *shard_average(struct shard *shard);
+double *shard_sums(struct shard *shard); /* one per block of the range */
+
+const struct ledger *shard_ledger(const struct shard *shard);
+
+struct shard_figures {
+    uint64_t logged, applied, version, whole;
+    uint64_t bytes_in, bytes_out; /* floats landed and replied */
+    uint64_t heads_dropped;       /* refused: wrong session, epoch, generation, geometry */
+    uint64_t checksum_failures;
+    uint32_t sessions,
+        landing; /* landing: slots with something in flight or landed and not logged */
+    uint32_t pulls_waiting, pinned;
+    uint64_t arena_bytes;
+};
+void shard_figures(const struct shard *shard, struct shard_figures *figures);
+
+/* Newest version stepped here, and its parameters (borrowed until the next step). */
+const float *shard_parameters(struct shard *shard, uint64_t *version);
+
+/* As order_plant. */
+bool shard_plant(struct shard *shard, const char *name);
+
+#endif
