@@ -64,11 +64,11 @@ gradweir_status settings_set(struct settings *settings, const char *name, const 
 /* A file of `name = value` lines. ERR_IO when it cannot be read, ERR_INVALID naming file:line. */
 gradweir_status settings_file(struct settings *settings, const char *path);
 
-/* A command line without its program name. When the table has a row `config`, that file is read
- * first, so arguments win. *help_wanted is true when --help or -h was among them; the rest is then
- * not looked at. */
-gradweir_status settings_arguments(struct settings *settings, int count, char *const *arguments,
-                                   bool *help_wanted);
+/* A command line without its program name (main casts its argv to the const type). When the table
+ * has a row `config`, that file is read first, so arguments win. *help_wanted is true when --help
+ * or -h was among them; the rest is then not looked at. */
+gradweir_status settings_arguments(struct settings *settings, int count,
+                                   const char *const *arguments, bool *help_wanted);
 
 /* As settings_set, for live rows only; ERR_STATE for others. */
 gradweir_status settings_tune(struct settings *settings, const char *name, const char *value);
