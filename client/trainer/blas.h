@@ -15,6 +15,12 @@ struct blas_sizes {
 /* Once, before the first product: pins OpenBLAS to the calling thread. */
 void blas_init(void);
 
+/* First thing in main: OpenBLAS starts its threads when it is loaded, and they spin for a tenth of
+ * a second before they sleep. Only its environment variable prevents that, so the program sets it
+ * and starts itself again, once. Returns when it is set already, or when starting again is not
+ * possible (then it only costs time). */
+void blas_restart_single_threaded(char **argv);
+
 /* C = A B^T, with A [m, k] and B [n, k]. */
 void blas_times_transposed(struct blas_sizes sizes, const float *a, const float *b, float *c);
 

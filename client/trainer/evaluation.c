@@ -20,11 +20,12 @@ struct evaluation {
 };
 
 static bool evaluation_init(struct evaluation *e, const struct environment *environment,
-                            const struct network *network, size_t n, uint64_t seed)
+                            const struct network *network, struct evaluation_episodes episodes)
 {
+    const size_t n = episodes.n;
     struct chance chance;
     *e = (struct evaluation){.batch.n = 0};
-    chance_init(&chance, seed, stream_evaluation);
+    chance_init(&chance, episodes.seed, stream_evaluation + episodes.stream);
     e->observations = calloc(2 * n * environment->observation_dim, sizeof(float));
     e->actions = calloc(2 * n, sizeof(float));
     e->flags = calloc(3 * n, 1);
@@ -74,18 +75,18 @@ static size_t play(struct evaluation *e, const struct network *network, const fl
 }
 
 double evaluation_greedy(const struct environment *environment, const struct network *network,
-                         const float *parameters, size_t episodes, uint64_t seed)
+                         const float *parameters, struct evaluation_episodes episodes)
 {
     struct evaluation e;
     double sum = 0;
-    if (episodes == 0)
+    if (episodes.n == 0)
         return NAN;
-    const bool whole = evaluation_init(&e, environment, network, episodes, seed);
+    const bool whole = evaluation_init(&e, environment, network, episodes);
     if (whole) {
         environment_batch_reset(&e.batch, e.observations);
-        for (size_t ended = 0; ended < episodes;)
+        for (size_t ended = 0; ended < episodes.n;)
             ended += play(&e, network, parameters, &sum);
     }
     evaluation_deinit(&e);
-    return whole ? sum / (double)episodes : NAN;
+    return whole ? sum / (double)episodes.n : NAN;
 }

@@ -24,6 +24,7 @@ struct overseer_news {
     const double *returns; /* of the episodes that ended, in order */
     size_t n_returns;
     uint64_t environment_steps; /* of this rollout */
+    const float *parameters;    /* the newest this worker knows */
     uint64_t version;
     double kl;
 };
@@ -33,10 +34,20 @@ struct overseer {
     bool (*hear)(struct overseer *overseer, const struct overseer_news *news);
 };
 
+/* Training is over when the mean of the last 100 returns reaches `until` and then `confirm`, a
+ * trial of the parameters on fresh episodes, does too: sampled returns of a policy that still moves
+ * are not yet a promise for the greedy one. After a trial that fails, the next one waits for 25
+ * more returns. */
+enum { OVERSEER_TRIAL_DISTANCE = 25 };
+
 struct overseer_local {
     struct overseer overseer;
+    double (*confirm)(void *context,
+                      const float *parameters); /* mean return of a trial; NULL: none is made */
+    void *context;
     double until;
     uint64_t steps_max;
+    uint64_t trial_at; /* count of returns from which a trial may be made */
     struct return_window window;
     uint64_t environment_steps;
     bool solved;

@@ -22,16 +22,22 @@ double return_window_mean(const struct return_window *window)
     return n > 0 ? sum / (double)n : NAN;
 }
 
+static bool confirmed(struct overseer_local *local, const float *parameters)
+{
+    if (!return_window_full(&local->window) || local->window.count < local->trial_at ||
+        !(return_window_mean(&local->window) >= local->until))
+        return false;
+    local->trial_at = local->window.count + OVERSEER_TRIAL_DISTANCE;
+    return local->confirm == NULL || local->confirm(local->context, parameters) >= local->until;
+}
+
 static bool hear(struct overseer *overseer, const struct overseer_news *news)
 {
     struct overseer_local *local = (struct overseer_local *)overseer;
     local->environment_steps += news->environment_steps;
-    for (size_t i = 0; i < news->n_returns; i++) {
+    for (size_t i = 0; i < news->n_returns; i++)
         return_window_add(&local->window, news->returns[i]);
-        if (return_window_full(&local->window) &&
-            return_window_mean(&local->window) >= local->until)
-            local->solved = true;
-    }
+    local->solved = confirmed(local, news->parameters);
     return local->solved || local->environment_steps >= local->steps_max;
 }
 

@@ -1,5 +1,6 @@
 /* gradweir-train: reads the options and runs the trainer. Exit status: 0 solved, 1 not solved, 2
  * bad use or failure. */
+#include "client/trainer/blas.h"
 #include "client/trainer/evaluation.h"
 #include "client/trainer/pace.h"
 #include "client/trainer/train_loop.h"
@@ -10,19 +11,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gradweir_status train_locally(const struct train_settings *settings, struct learner *learner,
+/* The trials that confirm a solution draw other episodes each time, and others than the final
+ * evaluation. */
+struct trial {
+    const struct train_settings *settings;
+    const struct network *network;
+    uint64_t made;
+};
+
+static double try_out(void *context, const float *parameters)
+{
+    struct trial *trial = context;
+    const struct train_settings *s = trial->settings;
+    const uint64_t stream = ++trial->made;
+    return evaluation_greedy(s->environment, trial->network, parameters,
+                             (struct evaluation_episodes){s->evaluate, s->seed, stream});
+}
+
+static gradweir_status train_locally(const struct train_settings *settings,
+                                     const struct network *network, struct learner *learner,
                                      struct train_summary *summary)
 {
     struct overseer_local overseer;
+    struct trial trial = {settings, network, 0};
     enum train_end end = TRAIN_OVER;
     const double wall = pace_wall_seconds(), cpu = pace_cpu_seconds();
     overseer_local_init(&overseer, settings->until, settings->max_steps);
+    overseer.confirm = settings->evaluate > 0 ? try_out : NULL;
+    overseer.context = &trial;
     const gradweir_status status = train_loop(settings, 0, learner, &overseer.overseer, &end);
     if (end == TRAIN_NOT_FINITE)
         fprintf(stderr,
                 "gradweir-train: %llu gradients in a row were not finite: training ends here\n",
                 (unsigned long long)learner->counts.not_finite_in_row);
     summary->solved = overseer.solved;
+    summary->trials = trial.made;
     summary->env_steps = overseer.environment_steps;
     summary->mean_return = return_window_mean(&overseer.window);
     summary->wall_s = pace_wall_seconds() - wall;
@@ -39,8 +62,11 @@ static gradweir_status finish(const struct train_settings *settings, const struc
         return status;
     summary->version = learner->version;
     summary->counts = learner->counts;
-    summary->final_mean_return = evaluation_greedy(settings->environment, network, parameters,
-                                                   settings->evaluate, settings->seed);
+    summary->final_mean_return =
+        evaluation_greedy(settings->environment, network, parameters,
+                          (struct evaluation_episodes){settings->evaluate, settings->seed, 0});
+    if (settings->evaluate > 0 && !(summary->final_mean_return >= settings->until))
+        summary->solved = false;
     summary->digest = train_summary_digest(parameters, network->n_parameters);
     train_summary_print(summary);
     if (settings->json != NULL && !train_summary_write(summary, settings, settings->json)) {
@@ -63,7 +89,7 @@ static int run_local(const struct train_settings *settings)
         learner = learner_local_open(settings, &network, parameters);
     }
     if (learner != NULL) {
-        status = train_locally(settings, learner, &summary);
+        status = train_locally(settings, &network, learner, &summary);
         if (status == GRADWEIR_OK)
             status = finish(settings, &network, learner, &summary, parameters);
         learner->close(learner);
@@ -78,6 +104,7 @@ static int run_local(const struct train_settings *settings)
 
 int main(int argc, char **argv)
 {
+    blas_restart_single_threaded(argv);
     struct train_settings settings;
     struct train_reason reason = {.text = ""};
     const gradweir_status status = train_settings_parse(&settings, argc, argv, &reason);

@@ -30,16 +30,15 @@ void train_first_parameters(const struct train_settings *settings, const struct 
     network_first_parameters(network, &chance, (float)settings->log_std, parameters);
 }
 
+/* Leaves the newest parameters pulled: for the overseer, and for the next rollout. */
 static gradweir_status run(const struct train_settings *settings, struct rollout *rollout,
                            struct update *update, struct learner *learner,
                            struct reward_normaliser *normaliser)
 {
-    const gradweir_status status = learner->pull(learner, update->parameters);
-    if (status != GRADWEIR_OK)
-        return status;
     rollout_collect(rollout, update->network, update->parameters, normaliser);
     pace_sleep(settings->pace_ms);
-    return update_run(update, rollout, learner);
+    const gradweir_status status = update_run(update, rollout, learner);
+    return status == GRADWEIR_OK ? learner->pull(learner, update->parameters) : status;
 }
 
 static bool tell(struct overseer *overseer, const struct rollout *rollout,
@@ -49,10 +48,35 @@ static bool tell(struct overseer *overseer, const struct rollout *rollout,
         .returns = rollout->returns,
         .n_returns = rollout->n_returns,
         .environment_steps = rollout->steps * rollout->environments,
+        .parameters = update->parameters,
         .version = learner->version,
         .kl = update->kl,
     };
     return overseer->hear(overseer, &news);
+}
+
+static gradweir_status run_until_over(struct rollout *rollout, struct update *update,
+                                      struct learner *learner, struct overseer *overseer,
+                                      enum train_end *end)
+{
+    const struct train_settings *settings = update->settings;
+    struct reward_normaliser normaliser = {.gamma = settings->gamma,
+                                           .epsilon = 1e-8,
+                                           .limit = 10,
+                                           .reset_at_terminated = true,
+                                           .statistics = statistics_start(1e-4)};
+    gradweir_status status = learner->pull(learner, update->parameters);
+    *end = TRAIN_OVER;
+    while (status == GRADWEIR_OK) {
+        status =
+            run(settings, rollout, update, learner, settings->reward_norm ? &normaliser : NULL);
+        if (settings->stable && learner->counts.not_finite_in_row >= settings->not_finite_max)
+            *end = TRAIN_NOT_FINITE;
+        if (*end != TRAIN_OVER ||
+            (status == GRADWEIR_OK && tell(overseer, rollout, update, learner)))
+            break;
+    }
+    return status == GRADWEIR_OK ? learner->flush(learner) : status;
 }
 
 gradweir_status train_loop(const struct train_settings *settings, uint64_t worker,
@@ -63,26 +87,13 @@ gradweir_status train_loop(const struct train_settings *settings, uint64_t worke
     struct update update = {.samples = 0};
     const struct rollout_shape shape = {settings->environment, settings->rollout, settings->envs,
                                         settings->seed, worker};
-    struct reward_normaliser normaliser = {.gamma = settings->gamma,
-                                           .epsilon = 1e-8,
-                                           .limit = 10,
-                                           .reset_at_terminated = true,
-                                           .statistics = statistics_start(1e-4)};
     gradweir_status status = GRADWEIR_ERR_NO_MEMORY;
     blas_init();
     train_network(settings, &network);
     if (rollout_init(&rollout, &shape, &network) &&
-        update_init(&update, settings, &network, worker)) {
-        *end = TRAIN_OVER;
-        do {
-            status = run(settings, &rollout, &update, learner,
-                         settings->reward_norm ? &normaliser : NULL);
-            if (settings->stable && learner->counts.not_finite_in_row >= settings->not_finite_max)
-                *end = TRAIN_NOT_FINITE;
-        } while (status == GRADWEIR_OK && *end == TRAIN_OVER &&
-                 !tell(overseer, &rollout, &update, learner));
-    }
+        update_init(&update, settings, &network, worker))
+        status = run_until_over(&rollout, &update, learner, overseer, end);
     update_deinit(&update);
     rollout_deinit(&rollout);
-    return status == GRADWEIR_OK ? learner->flush(learner) : status;
+    return status;
 }

@@ -40,6 +40,7 @@ bool train_summary_write(const struct train_summary *s, const struct train_setti
         return false;
     fprintf(file, "{\n  \"solved\": %s,\n", s->solved ? "true" : "false");
     write_count(file, "env_steps", s->env_steps);
+    write_count(file, "trials", s->trials);
     write_number(file, "wall_s", s->wall_s);
     write_number(file, "cpu_s", s->cpu_s);
     write_number(file, "mean_return", s->mean_return);

@@ -5,10 +5,11 @@
 #include "client/trainer/learner.h"
 
 struct train_summary {
-    bool solved;
-    uint64_t env_steps;
+    bool solved;        /* by the training returns, by a trial, and by the final episodes */
+    uint64_t env_steps; /* of training; those of trials and of the final episodes are not counted */
+    uint64_t trials;
     double wall_s;
-    double cpu_s;             /* of all processes, training only */
+    double cpu_s;             /* of all processes, with the trials, without the final episodes */
     double mean_return;       /* of the last 100 training episodes */
     double final_mean_return; /* of the fresh episodes with the final parameters, greedy */
     uint64_t version;
