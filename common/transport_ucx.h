@@ -1,0 +1,172 @@
+/* What the files of the UCX backend share: its object, its peers, and what each file does for the
+ * others.
+ *
+ * transport_ucx.c           the object: open, close, listen, poll, arm
+ * transport_ucx_peer.c      life and death of a peer
+ * transport_ucx_message.c   sends, offers, credit
+ * transport_ucx_settings.c  UCX's configuration, addresses, what is really in use
+ *
+ *      connect                                        listener
+ *         |                                              |
+ *     CONNECTING --HELLO-->                          GREETING    (no event before its HELLO: it may
+ * be anything) |        <--WELCOME--                          | HELLO v v OPEN OPEN |   error
+ * callback, hangup, deadline           | v                                              v FAILED
+ * (marked only: callbacks decide nothing) v  poll: out of the tables, offers released, FORCE close
+ *      CLOSING  until sends, takes and control messages in UCX are 0
+ *         v
+ *       GONE   LOST is queued; polling it frees the place for the next generation */
+#ifndef GRADWEIR_COMMON_TRANSPORT_UCX_H
+#define GRADWEIR_COMMON_TRANSPORT_UCX_H
+
+#include "common/transport_events.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <ucp/api/ucp.h>
+
+extern const struct transport_functions transport_ucx_functions;
+
+enum ucx_state {
+    UCX_FREE,
+    UCX_CONNECTING,
+    UCX_GREETING,
+    UCX_OPEN,
+    UCX_FAILED,
+    UCX_CLOSING,
+    UCX_GONE
+};
+
+/* Kinds of active messages. Every one carries struct ucx_prefix at its head. */
+enum { UCX_AM_HELLO = 1, UCX_AM_WELCOME, UCX_AM_DATA, UCX_AM_CREDIT, UCX_AM_KINDS };
+
+#define UCX_MAGIC 0x47574430u /* "GWD0"; the last byte is the version of this conversation */
+
+/* HELLO and WELCOME: magic, and how many messages the sender of it accepts. DATA and CREDIT:
+ * credits given back. */
+struct ucx_prefix {
+    uint32_t magic;
+    uint32_t credits;
+};
+
+struct ucx_send {
+    struct ucx_peer *peer;
+    struct ucx_send *next; /* free */
+    uint64_t token;
+    struct ucx_prefix prefix; /* UCX 1.13 reads prefix and head until the send completes */
+    unsigned char head[TRANSPORT_HEAD_MAX];
+};
+static_assert(offsetof(struct ucx_send, head) ==
+                  offsetof(struct ucx_send, prefix) + sizeof(struct ucx_prefix),
+              "prefix and head leave as one");
+
+enum ucx_offer_state { UCX_OFFER_FREE, UCX_OFFER_HELD, UCX_OFFER_TAKEN, UCX_OFFER_DEAD };
+
+struct ucx_offer {
+    struct ucx_peer *peer;
+    enum ucx_offer_state state;
+    bool rendezvous;
+    uint64_t number;
+    uint64_t token;
+    uint64_t length;
+    void *data; /* UCX's descriptor, ours until taken or released */
+};
+
+struct ucx_peer {
+    struct ucx *ucx;
+    enum ucx_state state;
+    uint64_t number;
+    uint64_t token;
+    ucp_ep_h endpoint;
+    bool connecting; /* it was we who connected, and nobody answered yet */
+    uint64_t deadline_ns;
+    gradweir_status status; /* why it ends */
+    char reason[TRANSPORT_REASON_SIZE];
+    char address[64];
+
+    uint32_t in_flight; /* sends whose SENT has not been polled */
+    uint32_t sending;   /* sends that UCX has */
+    uint32_t taking;    /* receives that UCX has */
+    uint32_t credits;   /* messages that the other side still accepts */
+    uint32_t held;      /* messages of its that use our credit */
+    uint32_t owed;      /* credits to give back */
+    bool blocked;       /* a send() was answered ERR_AGAIN */
+    bool writable_queued;
+
+    bool control_busy; /* a HELLO, WELCOME or CREDIT is in UCX */
+    struct ucx_prefix control;
+    void *closing; /* UCX's request of the close, or NULL */
+
+    struct ucx_send *sends, *free_sends;
+    struct ucx_offer *offers;
+};
+
+struct ucx_memory {
+    ucp_mem_h handle;
+};
+
+struct ucx_handler {
+    struct ucx *ucx;
+    unsigned kind;
+};
+
+struct ucx {
+    struct transport base;
+    struct transport_settings settings;
+    struct transport_events events;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ucp_listener_h listener;
+    char address[64];
+    char in_force[TRANSPORT_TEXT_SIZE];
+    int fd, timer_fd; /* fd is an epoll of UCX's descriptor and the timer */
+
+    struct ucx_peer *peers;
+    struct ucx_send *sends;
+    struct ucx_offer *offers;
+    struct ucx_memory *memories;
+    struct ucx_handler handlers[UCX_AM_KINDS];
+    uint64_t serial; /* of peers and offers */
+    bool tend;       /* some peer wants ucx_peer_tend() */
+    uint32_t recent; /* the peer that the last message came from */
+
+    ucp_conn_request_h *requests; /* came in a callback, wait for poll */
+    uint32_t request_count;
+};
+
+/* transport_ucx_settings.c */
+gradweir_status ucx_context_open(struct ucx *ucx);
+gradweir_status ucx_address_parse(const char *text, struct sockaddr_storage *address,
+                                  socklen_t *length);
+void ucx_address_print(const struct sockaddr_storage *address, char *text, size_t size);
+gradweir_status ucx_describe(struct transport *transport, uint64_t peer, char *text, size_t size);
+
+/* transport_ucx_peer.c */
+struct ucx_peer *ucx_peer_find(struct ucx *ucx,
+                               uint64_t number); /* NULL: not there, or its LOST has been polled */
+struct ucx_peer *ucx_peer_of(struct ucx *ucx,
+                             ucp_ep_h endpoint); /* NULL: none of ours, or failed */
+gradweir_status ucx_connect(struct transport *transport, const char *address, uint32_t deadline_ms,
+                            uint64_t token, uint64_t *peer);
+void ucx_hangup(struct transport *transport, uint64_t peer);
+void ucx_accept_callback(ucp_conn_request_h request, void *ucx);
+void ucx_peer_fail(struct ucx_peer *peer, gradweir_status status,
+                   const char *what);      /* allowed in callbacks */
+void ucx_peer_free(struct ucx_peer *peer); /* its LOST has been polled */
+bool ucx_peers_tend(struct ucx *ucx); /* closes, drains, accepts, checks deadlines, pays credits */
+uint64_t ucx_peers_deadline(const struct ucx *ucx); /* when to tend at the latest */
+
+/* transport_ucx_message.c */
+gradweir_status ucx_handlers_set(struct ucx *ucx);
+gradweir_status ucx_send(struct transport *transport, uint64_t peer,
+                         const struct transport_message *message);
+gradweir_status ucx_take(struct transport *transport, uint64_t offer, void *place, uint32_t memory,
+                         uint64_t token);
+void ucx_refuse(struct transport *transport, uint64_t offer);
+void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits);
+void ucx_credit_pay(struct ucx_peer *peer);
+void ucx_offers_release(struct ucx_peer *peer); /* those that nobody has taken */
+void ucx_event_polled(struct ucx *ucx, const struct transport_event *event);
+
+#endif

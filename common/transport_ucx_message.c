@@ -1,0 +1,395 @@
+/* Messages: sends, offers and credit. One active message per message; prefix and head travel as its
+ * header.
+ *
+ * A body of rendezvous_bytes or more stays at its sender until it is taken. A shorter one comes
+ * along and is held in UCX's own descriptor; the credit that the receiver grants (offers_max)
+ * bounds how much of that there can be. */
+#include "common/transport_ucx.h"
+
+#include <string.h>
+
+static void writable_check(struct ucx_peer *peer)
+{
+    if (peer->state != UCX_OPEN || !peer->blocked || peer->writable_queued || peer->credits == 0 ||
+        peer->in_flight == peer->ucx->settings.in_flight_max)
+        return;
+    peer->blocked = false;
+    peer->writable_queued = true;
+    transport_events_push(&peer->ucx->events, TRANSPORT_WRITABLE, peer->number);
+}
+
+static void control_done(void *request, ucs_status_t status, void *argument)
+{
+    struct ucx_peer *peer = argument;
+    (void)status; /* a failure comes to the error callback as well */
+    peer->control_busy = false;
+    peer->ucx->tend = true;
+    if (request)
+        ucp_request_free(request);
+}
+
+void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits)
+{
+    ASSERT(!peer->control_busy);
+    peer->control = (struct ucx_prefix){.magic = UCX_MAGIC, .credits = credits};
+    peer->control_busy = true;
+    ucp_request_param_t params = {
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+        .flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER,
+        .cb.send = control_done,
+        .user_data = peer,
+    };
+    ucs_status_ptr_t result = ucp_am_send_nbx(peer->endpoint, kind, &peer->control,
+                                              sizeof peer->control, NULL, 0, &params);
+    if (UCS_PTR_IS_ERR(result))
+        ucx_peer_fail(peer, GRADWEIR_ERR_LOST, ucs_status_string(UCS_PTR_STATUS(result)));
+    if (!UCS_PTR_IS_PTR(result))
+        control_done(NULL, UCS_OK, peer);
+}
+
+/* A quarter at a time, or at once when the other side has none left. */
+void ucx_credit_pay(struct ucx_peer *peer)
+{
+    uint32_t all = peer->ucx->settings.offers_max;
+    if (peer->owed == 0 || peer->control_busy ||
+        (peer->owed * 4 < all && peer->held + peer->owed < all))
+        return;
+    uint32_t credits = peer->owed;
+    peer->owed = 0;
+    ucx_control_send(peer, UCX_AM_CREDIT, credits);
+}
+
+static void credit_free(struct ucx_peer *peer)
+{
+    ASSERT(peer->held > 0);
+    peer->held--;
+    peer->owed++;
+    if (peer->state == UCX_OPEN)
+        ucx_credit_pay(peer);
+}
+
+static void send_done(void *request, ucs_status_t status, void *argument)
+{
+    struct ucx_send *send = argument;
+    struct ucx_peer *peer = send->peer;
+    struct transport_event *event =
+        transport_events_push(&peer->ucx->events, TRANSPORT_SENT, peer->number);
+    event->status = status == UCS_OK ? GRADWEIR_OK : GRADWEIR_ERR_LOST;
+    event->token = send->token;
+    send->next = peer->free_sends;
+    peer->free_sends = send;
+    peer->sending--;
+    if (status != UCS_OK)
+        ucx_peer_fail(peer, GRADWEIR_ERR_LOST, ucs_status_string(status));
+    if (request)
+        ucp_request_free(request);
+}
+
+static gradweir_status send_check(const struct ucx *ucx, const struct ucx_peer *peer,
+                                  const struct transport_message *message)
+{
+    if (!peer || peer->state >= UCX_FAILED)
+        return fail(GRADWEIR_ERR_LOST, "this peer is gone%s%s", peer ? ": " : "",
+                    peer ? peer->reason : "");
+    if (peer->state != UCX_OPEN)
+        return fail(GRADWEIR_ERR_STATE, "%s: send before CONNECTED or ACCEPTED", peer->address);
+    if (message->head_length > TRANSPORT_HEAD_MAX || message->memory > ucx->settings.memories_max ||
+        (message->length > 0 && !message->body) || (message->head_length > 0 && !message->head))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "%s: a message with a head of %u bytes, a body of %llu bytes, memory %u",
+                    peer->address, message->head_length, (unsigned long long)message->length,
+                    message->memory);
+    return GRADWEIR_OK;
+}
+
+static void memory_use(const struct ucx *ucx, uint32_t memory, ucp_request_param_t *params)
+{
+    if (memory == 0 || !ucx->memories[memory - 1].handle)
+        return;
+    params->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    params->memh = ucx->memories[memory - 1].handle;
+}
+
+gradweir_status ucx_send(struct transport *transport, uint64_t number,
+                         const struct transport_message *message)
+{
+    struct ucx *ucx = (struct ucx *)transport;
+    struct ucx_peer *peer = ucx_peer_find(ucx, number);
+    TRY(send_check(ucx, peer, message));
+    if (peer->credits == 0 || peer->in_flight == ucx->settings.in_flight_max) {
+        peer->blocked = true;
+        return GRADWEIR_ERR_AGAIN;
+    }
+    struct ucx_send *send = peer->free_sends;
+    peer->free_sends = send->next;
+    peer->in_flight++;
+    peer->sending++;
+    peer->credits--;
+    send->token = message->token;
+    send->prefix = (struct ucx_prefix){.magic = UCX_MAGIC, .credits = peer->owed};
+    peer->owed = 0;
+    if (message->head_length > 0)
+        memcpy(send->head, message->head, message->head_length);
+    bool rendezvous = message->length > 0 && message->length >= ucx->settings.rendezvous_bytes;
+    ucp_request_param_t params = {
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+        .flags =
+            UCP_AM_SEND_FLAG_REPLY | (rendezvous ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
+        .cb.send = send_done,
+        .user_data = send,
+    };
+    memory_use(ucx, message->memory, &params);
+    ucs_status_ptr_t result = ucp_am_send_nbx(peer->endpoint, UCX_AM_DATA, &send->prefix,
+                                              sizeof send->prefix + message->head_length,
+                                              message->body, message->length, &params);
+    if (!UCS_PTR_IS_PTR(result))
+        send_done(NULL, UCS_PTR_STATUS(result), send);
+    return GRADWEIR_OK;
+}
+
+static struct ucx_offer *offer_new(struct ucx_peer *peer)
+{
+    for (uint32_t i = 0; i < peer->ucx->settings.offers_max; i++) {
+        if (peer->offers[i].state == UCX_OFFER_FREE)
+            return &peer->offers[i];
+    }
+    return NULL;
+}
+
+static void release(struct ucx_offer *offer, enum ucx_offer_state state)
+{
+    ucp_am_data_release(offer->peer->ucx->worker, offer->data);
+    offer->data = NULL;
+    offer->state = state;
+}
+
+struct ucx_arrival {
+    const void *header;
+    size_t header_length;
+    void *data;
+    size_t length;
+    const ucp_am_recv_param_t *param;
+};
+
+/* Shows a message to the owner. UCX keeps the data for us when the answer is UCS_INPROGRESS. */
+static ucs_status_t offer(struct ucx_peer *peer, const struct ucx_arrival *arrival)
+{
+    struct ucx *ucx = peer->ucx;
+    uint64_t number = 0;
+    if (arrival->length > 0) {
+        struct ucx_offer *slot = offer_new(peer);
+        ASSERT(slot);
+        /* The index finds the slot again; peers_max * offers_max stays below 2^24. */
+        number = ++ucx->serial << 24 | (uint64_t)(slot - ucx->offers);
+        *slot =
+            (struct ucx_offer){.peer = peer,
+                               .state = UCX_OFFER_HELD,
+                               .rendezvous = arrival->param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV,
+                               .number = number,
+                               .length = arrival->length,
+                               .data = arrival->data};
+    }
+    peer->held++;
+    struct transport_event *event =
+        transport_events_push(&ucx->events, TRANSPORT_OFFERED, peer->number);
+    event->offer = number;
+    event->length = arrival->length;
+    event->head_length = (uint32_t)(arrival->header_length - sizeof(struct ucx_prefix));
+    memcpy(event->head, (const unsigned char *)arrival->header + sizeof(struct ucx_prefix),
+           event->head_length);
+    return arrival->length > 0 ? UCS_INPROGRESS : UCS_OK;
+}
+
+static void greeted(struct ucx_peer *peer, unsigned kind, uint32_t credits)
+{
+    if (kind == UCX_AM_HELLO && peer->state == UCX_GREETING) {
+        transport_events_push(&peer->ucx->events, TRANSPORT_ACCEPTED, peer->number);
+        peer->state = UCX_OPEN;
+        peer->credits = credits;
+        ucx_control_send(peer, UCX_AM_WELCOME, peer->ucx->settings.offers_max);
+    } else if (kind == UCX_AM_WELCOME && peer->state == UCX_CONNECTING) {
+        struct transport_event *event =
+            transport_events_push(&peer->ucx->events, TRANSPORT_CONNECTED, peer->number);
+        event->token = peer->token;
+        peer->state = UCX_OPEN;
+        peer->connecting = false;
+        peer->credits = credits;
+    } else {
+        ucx_peer_fail(peer, GRADWEIR_ERR_PROTOCOL, "a greeting out of turn");
+    }
+}
+
+/* Why the peer is to be hung up, or NULL. */
+static const char *wrong(const struct ucx_peer *peer, unsigned kind,
+                         const struct ucx_arrival *arrival, struct ucx_prefix *prefix)
+{
+    if (arrival->header_length < sizeof *prefix ||
+        arrival->header_length > sizeof *prefix + TRANSPORT_HEAD_MAX)
+        return "a head of impossible length";
+    memcpy(prefix, arrival->header, sizeof *prefix);
+    if (prefix->magic != UCX_MAGIC)
+        return "not a peer of this version";
+    bool greeting = kind == UCX_AM_HELLO || kind == UCX_AM_WELCOME;
+    if (!greeting && peer->state != UCX_OPEN)
+        return "a message before the greeting";
+    if (kind == UCX_AM_DATA && peer->held == peer->ucx->settings.offers_max)
+        return "more messages than it was given credit for";
+    return NULL;
+}
+
+static ucs_status_t arrived(struct ucx *ucx, unsigned kind, const struct ucx_arrival *arrival)
+{
+    bool named = arrival->param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP;
+    struct ucx_peer *peer = named ? ucx_peer_of(ucx, arrival->param->reply_ep) : NULL;
+    if (!peer || peer->state >= UCX_FAILED)
+        return UCS_OK;
+    struct ucx_prefix prefix = {0};
+    const char *why = wrong(peer, kind, arrival, &prefix);
+    if (why) {
+        ucx_peer_fail(peer, GRADWEIR_ERR_PROTOCOL, why);
+        return UCS_OK;
+    }
+    if (kind == UCX_AM_HELLO || kind == UCX_AM_WELCOME) {
+        greeted(peer, kind, prefix.credits);
+        return UCS_OK;
+    }
+    peer->credits += prefix.credits;
+    writable_check(peer);
+    return kind == UCX_AM_DATA ? offer(peer, arrival) : UCS_OK;
+}
+
+static ucs_status_t on_message(void *argument, const void *header, size_t header_length, void *data,
+                               size_t length, const ucp_am_recv_param_t *param)
+{
+    const struct ucx_handler *handler = argument;
+    return arrived(handler->ucx, handler->kind,
+                   &(struct ucx_arrival){header, header_length, data, length, param});
+}
+
+gradweir_status ucx_handlers_set(struct ucx *ucx)
+{
+    for (unsigned kind = UCX_AM_HELLO; kind < UCX_AM_KINDS; kind++) {
+        ucx->handlers[kind] = (struct ucx_handler){.ucx = ucx, .kind = kind};
+        ucp_am_handler_param_t params = {
+            .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                          UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+            .id = kind,
+            .flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA,
+            .cb = on_message,
+            .arg = &ucx->handlers[kind],
+        };
+        ucs_status_t status = ucp_worker_set_am_recv_handler(ucx->worker, &params);
+        if (status != UCS_OK)
+            return fail(GRADWEIR_ERR_UNSUPPORTED, "ucx: active messages: %s",
+                        ucs_status_string(status));
+    }
+    return GRADWEIR_OK;
+}
+
+static struct ucx_offer *offer_find(struct ucx *ucx, uint64_t number)
+{
+    uint64_t index = number & ((1u << 24) - 1);
+    if (number == 0 || index >= (uint64_t)ucx->settings.peers_max * ucx->settings.offers_max)
+        return NULL;
+    struct ucx_offer *found = &ucx->offers[index];
+    return found->state == UCX_OFFER_HELD && found->number == number ? found : NULL;
+}
+
+static void landed(struct ucx_offer *offer, gradweir_status status)
+{
+    struct transport_event *event =
+        transport_events_push(&offer->peer->ucx->events, TRANSPORT_LANDED, offer->peer->number);
+    event->status = status;
+    event->offer = offer->number;
+    event->token = offer->token;
+    event->length = offer->length;
+    offer->state = UCX_OFFER_FREE;
+}
+
+static void take_done(void *request, ucs_status_t status, size_t length, void *argument)
+{
+    struct ucx_offer *offer = argument;
+    struct ucx_peer *peer = offer->peer;
+    bool whole = status == UCS_OK && length == offer->length;
+    peer->taking--;
+    landed(offer, whole ? GRADWEIR_OK : GRADWEIR_ERR_LOST);
+    if (!whole)
+        ucx_peer_fail(peer, GRADWEIR_ERR_LOST, ucs_status_string(status));
+    if (request)
+        ucp_request_free(request);
+}
+
+gradweir_status ucx_take(struct transport *transport, uint64_t number, void *place, uint32_t memory,
+                         uint64_t token)
+{
+    struct ucx *ucx = (struct ucx *)transport;
+    struct ucx_offer *offer = offer_find(ucx, number);
+    if (!offer || offer->peer->state != UCX_OPEN)
+        return fail(GRADWEIR_ERR_LOST, "the offered body is gone");
+    if (!place || memory > ucx->settings.memories_max)
+        return fail(GRADWEIR_ERR_INVALID, "%s: no place for an offered body", offer->peer->address);
+    offer->token = token;
+    offer->state = UCX_OFFER_TAKEN;
+    if (!offer->rendezvous) {
+        /* UCX 1.13 leaks the descriptor when such a body is received outside of its callback: copy
+         * and release. */
+        memcpy(place, offer->data, offer->length);
+        release(offer, UCX_OFFER_TAKEN);
+        landed(offer, GRADWEIR_OK);
+        return GRADWEIR_OK;
+    }
+    ucp_request_param_t params = {
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .cb.recv_am = take_done,
+        .user_data = offer,
+    };
+    memory_use(ucx, memory, &params);
+    offer->peer->taking++;
+    void *data = offer->data;
+    offer->data = NULL;
+    ucs_status_ptr_t request =
+        ucp_am_recv_data_nbx(ucx->worker, data, place, offer->length, &params);
+    if (UCS_PTR_IS_ERR(request))
+        take_done(NULL, UCS_PTR_STATUS(request), 0, offer);
+    return GRADWEIR_OK;
+}
+
+void ucx_refuse(struct transport *transport, uint64_t number)
+{
+    struct ucx_offer *offer = offer_find((struct ucx *)transport, number);
+    if (!offer || offer->peer->state != UCX_OPEN)
+        return;
+    release(offer, UCX_OFFER_FREE);
+    credit_free(offer->peer);
+}
+
+void ucx_offers_release(struct ucx_peer *peer)
+{
+    for (uint32_t i = 0; i < peer->ucx->settings.offers_max; i++) {
+        if (peer->offers[i].state == UCX_OFFER_HELD)
+            release(&peer->offers[i], UCX_OFFER_DEAD);
+    }
+}
+
+/* Limits count until the owner has seen the event, so that the ring of events cannot overflow. */
+void ucx_event_polled(struct ucx *ucx, const struct transport_event *event)
+{
+    struct ucx_peer *peer = ucx_peer_find(ucx, event->peer);
+    ASSERT(peer);
+    switch (event->kind) {
+    case TRANSPORT_SENT: peer->in_flight--; break;
+    case TRANSPORT_LANDED: credit_free(peer); break;
+    case TRANSPORT_WRITABLE: peer->writable_queued = false; break;
+    case TRANSPORT_OFFERED:
+        if (event->length == 0)
+            credit_free(peer);
+        break;
+    case TRANSPORT_LOST: ucx_peer_free(peer); return;
+    case TRANSPORT_CONNECTED:
+    case TRANSPORT_ACCEPTED: break;
+    }
+    writable_check(peer);
+}

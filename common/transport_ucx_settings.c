@@ -1,0 +1,235 @@
+/* UCX's configuration, addresses as text, and which lanes a connection really uses.
+ *
+ * What UCX would choose by itself is wrong for us (two processes of one machine would talk over
+ * TCP; a stopped peer's late bytes could land in memory that has a new owner, with cma). A user's
+ * own UCX_* variables still win, except that cma and the like never come in: those are said in
+ * describe(transport, 0). */
+#include "common/transport_ucx.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gradweir_status ucx_address_parse(const char *text, struct sockaddr_storage *address,
+                                  socklen_t *length)
+{
+    char host[256];
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    if (n == 0 || n >= sizeof host || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+        !colon[1] || strtoul(colon + 1, NULL, 10) > 65535 || strlen(colon + 1) > 5)
+        return fail(GRADWEIR_ERR_INVALID, "'%s' is not an address: expected host:port", text);
+    bool bracketed = text[0] == '[' && text[n - 1] == ']';
+    snprintf(host, sizeof host, "%.*s", (int)(bracketed ? n - 2 : n), bracketed ? text + 1 : text);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    int error = getaddrinfo(host, colon + 1, &hints, &found);
+    if (error != 0)
+        return fail(GRADWEIR_ERR_INVALID, "'%s' is not an address: %s", text, gai_strerror(error));
+    memcpy(address, found->ai_addr, found->ai_addrlen);
+    *length = found->ai_addrlen;
+    freeaddrinfo(found);
+    return GRADWEIR_OK;
+}
+
+void ucx_address_print(const struct sockaddr_storage *address, char *text, size_t size)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+        inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof host);
+        snprintf(text, size, "[%s]:%u", host, ntohs(six->sin6_port));
+    } else {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+        inet_ntop(AF_INET, &four->sin_addr, host, sizeof host);
+        snprintf(text, size, "%s:%u", host, ntohs(four->sin_port));
+    }
+}
+
+static bool same_host(const struct sockaddr *a, const struct sockaddr_storage *b)
+{
+    if (!a || a->sa_family != b->ss_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    if (a->sa_family == AF_INET6)
+        return memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+                      &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+    return false;
+}
+
+/* The network device that bears bind_address; "all" when none does (a wildcard, or a client without
+ * an address). */
+static void device_of_address(const char *bind_address, char *device, size_t size)
+{
+    struct sockaddr_storage address;
+    socklen_t length;
+    struct ifaddrs *interfaces = NULL;
+    snprintf(device, size, "all");
+    if (ucx_address_parse(bind_address, &address, &length) != GRADWEIR_OK ||
+        getifaddrs(&interfaces) != 0)
+        return;
+    for (const struct ifaddrs *i = interfaces; i; i = i->ifa_next) {
+        if (same_host(i->ifa_addr, &address))
+            snprintf(device, size, "%s", i->ifa_name);
+    }
+    freeifaddrs(interfaces);
+}
+
+static bool rdma_there(void)
+{
+    DIR *folder = opendir("/sys/class/infiniband");
+    bool found = false;
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry;
+         entry = readdir(folder))
+        found |= entry->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+/* tcp is in every list: the connection manager and what comes before the wire-up need it. */
+static gradweir_status lanes_as_tls(const char *lanes, const char **tls)
+{
+    if (strcmp(lanes, "auto") == 0)
+        *tls = rdma_there() ? "posix,rc,tcp,self" : "posix,tcp,self";
+    else if (strcmp(lanes, "posix") == 0)
+        *tls = "posix,tcp,self";
+    else if (strcmp(lanes, "tcp") == 0)
+        *tls = "tcp,self";
+    else if (strcmp(lanes, "rc") == 0)
+        *tls = "rc,tcp,self";
+    else
+        return fail(GRADWEIR_ERR_INVALID,
+                    "transport: no lanes '%s' (there are auto, posix, tcp, rc)", lanes);
+    return GRADWEIR_OK;
+}
+
+/* Sets one thing unless the user's environment has it, and notes what is in force. `name` is what
+ * the environment calls it; before 1.17 ucp_config_modify() knows the settings of a transport by
+ * another name, `old`. */
+static void set(struct ucx *ucx, ucp_config_t *config, const char *name, const char *old,
+                const char *value)
+{
+    char variable[64];
+    snprintf(variable, sizeof variable, "UCX_%s", name);
+    const char *theirs = getenv(variable);
+    size_t used = strlen(ucx->in_force);
+    snprintf(ucx->in_force + used, sizeof ucx->in_force - used, "%s%s=%s%s", used ? " " : "", name,
+             theirs ? theirs : value, theirs ? " (environment)" : "");
+    if (theirs)
+        return;
+    unsigned major, minor, release;
+    ucp_get_version(&major, &minor, &release);
+    bool prefixed = major > 1 || minor >= 17;
+    ucs_status_t status = ucp_config_modify(config, prefixed ? name : old, value);
+    used = strlen(ucx->in_force);
+    if (status != UCS_OK)
+        snprintf(ucx->in_force + used, sizeof ucx->in_force - used, " (not known to this UCX)");
+}
+
+static void configure(struct ucx *ucx, ucp_config_t *config, const char *tls)
+{
+    char text[128], device[64];
+    set(ucx, config, "TLS", "TLS", tls);
+    bool chosen = ucx->settings.devices[0] != 0;
+    device_of_address(ucx->settings.bind_address, device, sizeof device);
+    set(ucx, config, "NET_DEVICES", "NET_DEVICES", chosen ? ucx->settings.devices : device);
+    if (strstr(tls, "posix"))
+        set(ucx, config, "POSIX_ERROR_HANDLING", "MM_ERROR_HANDLING", "y");
+    set(ucx, config, "TCP_PUT_ENABLE", "PUT_ENABLE", "n");
+    set(ucx, config, "MAX_RNDV_RAILS", "MAX_RNDV_RAILS", "1");
+    snprintf(text, sizeof text, "%us", ucx->settings.keepalive_s);
+    set(ucx, config, "KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", text);
+    set(ucx, config, "TCP_KEEPIDLE", "KEEPIDLE", text);
+    set(ucx, config, "TCP_KEEPINTVL", "KEEPINTVL", "2s");
+    set(ucx, config, "TCP_KEEPCNT", "KEEPCNT", "3");
+}
+
+static bool forbidden(const char *tls)
+{
+    return tls &&
+           (strstr(tls, "cma") || strstr(tls, "xpmem") || strstr(tls, "knem") ||
+            strstr(tls, "all") || strstr(tls, "shm") || strstr(tls, "sm") || strchr(tls, '^'));
+}
+
+gradweir_status ucx_context_open(struct ucx *ucx)
+{
+    const char *tls = NULL;
+    TRY(lanes_as_tls(ucx->settings.lanes, &tls));
+    if (forbidden(getenv("UCX_TLS")))
+        return fail(
+            GRADWEIR_ERR_INVALID,
+            "UCX_TLS=%s may bring in cma, whose late bytes can land in memory that has a new owner",
+            getenv("UCX_TLS"));
+    ucp_config_t *config = NULL;
+    ucs_status_t status = ucp_config_read(NULL, NULL, &config);
+    if (status != UCS_OK)
+        return fail(GRADWEIR_ERR_UNSUPPORTED, "ucx: its configuration: %s",
+                    ucs_status_string(status));
+    configure(ucx, config, tls);
+    ucp_params_t params = {
+        .field_mask =
+            UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
+        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+        .estimated_num_eps = ucx->settings.peers_max,
+        .name = "gradweir",
+    };
+    status = ucp_init(&params, config, &ucx->context);
+    ucp_config_release(config);
+    if (status != UCS_OK)
+        return fail(GRADWEIR_ERR_UNSUPPORTED, "ucx: lanes '%s' (%s): %s", ucx->settings.lanes,
+                    ucx->in_force, ucs_status_string(status));
+    return GRADWEIR_OK;
+}
+
+/* One line of ucp_ep_print_info() reads "#  lane[0]:  2:posix/memory.0 md[0] ->
+ * md[0]/posix/sysdev[255] am am_bw#0". Lanes that carry messages have a word that begins with am,
+ * rma or rndv; the connection manager's has cm. */
+static void lane_append(const char *line, char *text, size_t size)
+{
+    const char *lane = strstr(line, "lane[");
+    const char *name = lane ? strchr(lane, ':') : NULL;
+    name = name ? strchr(name + 1, ':') : NULL;
+    if (!name || (!strstr(name, " am") && !strstr(name, "rma") && !strstr(name, "rndv")))
+        return;
+    size_t length = strcspn(name + 1, " ");
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s%.*s", used ? ", " : "", (int)length, name + 1);
+}
+
+gradweir_status ucx_describe(struct transport *transport, uint64_t number, char *text, size_t size)
+{
+    struct ucx *ucx = (struct ucx *)transport;
+    if (number == 0) {
+        unsigned major, minor, release;
+        ucp_get_version(&major, &minor, &release);
+        snprintf(text, size, "UCX %u.%u.%u %s", major, minor, release, ucx->in_force);
+        return GRADWEIR_OK;
+    }
+    struct ucx_peer *peer = ucx_peer_find(ucx, number);
+    if (!peer || !peer->endpoint)
+        return fail(GRADWEIR_ERR_LOST, "this peer is gone");
+    char *print = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&print, &length);
+    if (!stream)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "ucx: describe: %s", strerror(errno));
+    ucp_ep_print_info(peer->endpoint, stream);
+    fclose(stream);
+    if (size > 0)
+        text[0] = 0;
+    char *rest = print;
+    for (char *line = strtok_r(print, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        lane_append(line, text, size);
+    free(print);
+    return GRADWEIR_OK;
+}
