@@ -1,7 +1,6 @@
-/* The loops of the network that are not matrix products, written for the vector units: the compiler
- * makes one version of each for AVX-512, one for AVX2 and one for any x86-64, and the first call
- * picks. Only IEEE add, multiply, divide, minimum and maximum without contraction, element by
- * element: each gives the same bits. */
+/* The loops of the network that are not matrix products, compiled for AVX-512, AVX2 and any
+ * processor; the one that runs here is chosen by vector_math.c. Only IEEE operations without
+ * contraction, and sums in a fixed order: all give the same bits. */
 #ifndef GRADWEIR_TRAINER_VECTOR_MATH_H
 #define GRADWEIR_TRAINER_VECTOR_MATH_H
 

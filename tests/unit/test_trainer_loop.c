@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gradweir_status parse(struct train_settings *settings, struct train_reason *reason, int argc,
-                             ...);
-
 /* Reads a command line given as strings. */
 static gradweir_status parse(struct train_settings *settings, struct train_reason *reason, int argc,
                              ...)

@@ -1,11 +1,12 @@
 #include "client/trainer/chance.h"
 #include "client/trainer/network.h"
 #include "client/trainer/policy.h"
-#include "client/trainer/vector_math.h"
+#include "client/trainer/vector_table.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 Test(vector_math, tanh_is_within_5e_7_of_the_exact_value)
 {
@@ -33,6 +34,48 @@ Test(vector_math, the_vector_loop_and_its_remainder_give_the_same_bits)
         vector_add_bias_tanh(1, 1, bias, &alone[i]);
         cr_expect_eq(alone[i], together[i]);
     }
+}
+
+/* Every loop of a table on the same made-up numbers, all results one after the other. */
+static void run_table(const struct vector_table *table, float *out)
+{
+    enum { ROWS = 5, COLS = 37, N = ROWS * COLS };
+    float x[N], y[N], d[ROWS * 3], bias[COLS], weight[3 * COLS];
+    for (size_t i = 0; i < N; i++)
+        x[i] = y[i] = sinf((float)i);
+    for (size_t i = 0; i < COLS; i++)
+        bias[i] = cosf((float)i);
+    for (size_t i = 0; i < 3 * COLS; i++)
+        weight[i] = sinf(3 * (float)i);
+    const struct narrow_layer layer = {ROWS, COLS, 3, weight, bias};
+    const struct adam_factors factors = {0.7f, 0.9f, 0.999f, 1e-3f, 1.3f, 1e-5f};
+    table->add_bias_tanh(ROWS, COLS, bias, y);
+    table->narrow_forward(&layer, y, d);
+    table->narrow_gradient(&layer, y, d, out, out + 3 * COLS);
+    table->narrow_backward(&layer, d, x);
+    table->tanh_backward(ROWS, COLS, y, x, out + 4 * COLS);
+    table->add_scaled(N, 0.3f, x, y);
+    table->adam(COLS, &factors, x,
+                (struct adam_state){out + 5 * COLS, out + 6 * COLS, out + 7 * COLS});
+    out[8 * COLS] = (float)table->square_sum(N, x);
+    memcpy(out + 9 * COLS, y, sizeof(y));
+}
+
+Test(vector_math, every_instruction_set_gives_the_same_bits)
+{
+    static float scalar[1024], other[1024];
+    run_table(&vector_table_scalar, scalar);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) {
+        run_table(&vector_table_avx2, other);
+        cr_expect_arr_eq(scalar, other, sizeof(scalar));
+    }
+    memset(other, 0, sizeof(other));
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) {
+        run_table(&vector_table_avx512, other);
+        cr_expect_arr_eq(scalar, other, sizeof(scalar));
+    }
+#endif
 }
 
 Test(chance, a_seed_repeats_itself_and_streams_differ)
