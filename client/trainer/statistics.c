@@ -39,6 +39,19 @@ void statistics_merge(struct statistics *statistics, const struct statistics *ot
     statistics->count = total;
 }
 
+struct statistics statistics_since(const struct statistics *now, const struct statistics *earlier)
+{
+    const double count = now->count - earlier->count;
+    if (count <= 0)
+        return (struct statistics){.count = 0};
+    struct statistics s = {.count = count};
+    s.mean = (now->count * now->mean - earlier->count * earlier->mean) / count;
+    const double delta = s.mean - earlier->mean;
+    s.m2 = now->m2 - earlier->m2 - delta * delta * earlier->count * count / now->count;
+    s.m2 = fmax(0, s.m2);
+    return s;
+}
+
 double statistics_variance(const struct statistics *statistics)
 {
     return statistics->count > 0 ? statistics->m2 / statistics->count : 1;

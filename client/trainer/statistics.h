@@ -24,6 +24,9 @@ struct statistics statistics_of_doubles(const double *values, size_t n);
 /* Adds `other` to `statistics`; either may be empty. */
 void statistics_merge(struct statistics *statistics, const struct statistics *other);
 
+/* What was added between `earlier` and `now`: the inverse of merging. Empty when nothing was. */
+struct statistics statistics_since(const struct statistics *now, const struct statistics *earlier);
+
 /* Population variance; 1 of an empty statistic, so that dividing by it changes nothing. */
 double statistics_variance(const struct statistics *statistics);
 

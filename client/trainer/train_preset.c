@@ -20,7 +20,7 @@ static void acrobot(struct train_settings *s)
  * rl-baselines3-zoo). */
 static void pendulum(struct train_settings *s)
 {
-    s->until = -150;
+    s->until = -200;
     s->max_steps = 300000;
     s->anneal_steps = 300000;
     s->envs = 4;

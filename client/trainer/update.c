@@ -149,7 +149,9 @@ static void estimate_advantages(struct update *u, const struct rollout *rollout)
     }
 }
 
-/* With --stable, advantages are normalised by what all workers have seen. */
+/* With --stable, advantages are normalised by what all workers have seen since this one's last
+ * rollout. Over all time would be wrong: advantages shrink as the values are learned, and an old
+ * mean shifts them all to one side. */
 static gradweir_status share_advantages(struct update *u, struct learner *learner)
 {
     if (u->loss.advantages != LOSS_ADVANTAGES_GIVEN)
@@ -160,8 +162,10 @@ static gradweir_status share_advantages(struct update *u, struct learner *learne
         learner->share(learner, LEARNER_ADVANTAGE_STATISTICS, &increment, &total);
     if (status != GRADWEIR_OK)
         return status;
-    u->loss.advantage_mean = (float)total.mean;
-    u->loss.advantage_deviation = (float)sqrt(statistics_variance(&total));
+    const struct statistics recent = statistics_since(&total, &u->advantages_before);
+    u->advantages_before = total;
+    u->loss.advantage_mean = (float)recent.mean;
+    u->loss.advantage_deviation = (float)sqrt(statistics_variance(&recent));
     return GRADWEIR_OK;
 }
 

@@ -35,7 +35,8 @@ struct update {
     float *accumulated; /* their mean, while accumulating */
     uint64_t accumulated_samples;
     uint64_t accumulated_count;
-    double kl; /* mean approximate KL of the last epoch */
+    struct statistics advantages_before; /* of all workers, at the last rollout */
+    double kl;                           /* mean approximate KL of the last epoch */
 };
 
 /* False when there is no memory. deinit accepts what a failed init left. */

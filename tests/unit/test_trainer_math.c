@@ -1,6 +1,7 @@
 #include "client/trainer/chance.h"
 #include "client/trainer/network.h"
 #include "client/trainer/policy.h"
+#include "client/trainer/statistics.h"
 #include "client/trainer/vector_table.h"
 
 #include <criterion/criterion.h>
@@ -147,6 +148,19 @@ Test(network, first_weights_are_orthogonal_with_the_gains_of_cleanrl)
         length += (double)last[k] * (double)last[k];
     cr_expect_lt(fabs(length - 1e-4), 1e-8);
     free(p);
+}
+
+Test(statistics, since_is_what_was_merged_in_between)
+{
+    const float x[6] = {1, 4, -2, 1000, 3, 5};
+    struct statistics all = statistics_of(x, 4, 1);
+    const struct statistics before = all, added = statistics_of(x + 4, 2, 1);
+    statistics_merge(&all, &added);
+    const struct statistics since = statistics_since(&all, &before);
+    cr_expect_eq(since.count, 2);
+    cr_expect_lt(fabs(since.mean - 4), 1e-9);
+    cr_expect_lt(fabs(since.m2 - 2), 1e-6);
+    cr_expect_eq(statistics_since(&all, &all).count, 0);
 }
 
 Test(policy, samples_follow_the_probabilities_of_the_logits)
