@@ -3,13 +3,17 @@
 #include "common/transport.h"
 
 #include "common/transport_memory.h"
+#ifdef GRADWEIR_UCX
 #include "common/transport_ucx.h"
+#endif
 
 #include <poll.h>
 #include <string.h>
 
 static const struct transport_functions *const backends[] = {
+#ifdef GRADWEIR_UCX
     &transport_ucx_functions,
+#endif
     &transport_memory_functions,
 };
 
@@ -56,7 +60,8 @@ gradweir_status transport_open(const struct transport_settings *settings,
         if (strcmp(backends[i]->name, settings->backend) == 0)
             return backends[i]->open(settings, transport);
     }
-    return fail(GRADWEIR_ERR_INVALID, "transport: no backend '%s' (there are ucx and memory)",
+    return fail(GRADWEIR_ERR_INVALID,
+                "transport: this build has no backend '%s' (there are ucx and memory)",
                 settings->backend);
 }
 
