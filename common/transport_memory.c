@@ -121,7 +121,8 @@ static bool is_address(const char *text)
 {
     const char *colon = strrchr(text, ':');
     return colon && colon != text && colon[1] &&
-           strspn(colon + 1, "0123456789") == strlen(colon + 1) &&
+           strspn(colon + 1, "0123456789") == strlen(colon + 1) && strlen(colon + 1) <= 5 &&
+           strtoul(colon + 1, NULL, 10) <= 65535 &&
            strlen(text) < sizeof((struct memory *)0)->address - 20;
 }
 
