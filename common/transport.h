@@ -25,7 +25,7 @@
  * send() answers ERR_AGAIN, and one WRITABLE follows when there is room.
  *
  * Sleeping: poll() until it gives 0; then arm(); when that says OK, sleep until fd() is readable,
- * then poll() again.
+ * or until other work comes; then poll() again. Any other call ends what arm() has promised.
  *
  * Backends: "ucx" (transport_ucx.c; shared memory, TCP, RDMA) and "memory" (transport_memory.c;
  * within one process). */

@@ -89,6 +89,9 @@ static gradweir_status bind_probe(const char *text, const struct sockaddr_storag
                                   socklen_t length)
 {
     int probe = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int yes = 1;
+    if (probe >= 0)
+        setsockopt(probe, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     bool bound = probe >= 0 && bind(probe, (const struct sockaddr *)address, length) == 0;
     int error = errno;
     if (probe >= 0)

@@ -146,6 +146,8 @@ static void configure(struct ucx *ucx, ucp_config_t *config, const char *tls)
     if (strstr(tls, "posix"))
         set(ucx, config, "POSIX_ERROR_HANDLING", "MM_ERROR_HANDLING", "y");
     set(ucx, config, "TCP_PUT_ENABLE", "PUT_ENABLE", "n");
+    /* Else a server that was killed cannot have its port back for a minute. */
+    set(ucx, config, "TCP_CM_REUSEADDR", "CM_REUSEADDR", "y");
     set(ucx, config, "MAX_RNDV_RAILS", "MAX_RNDV_RAILS", "1");
     snprintf(text, sizeof text, "%us", ucx->settings.keepalive_s);
     set(ucx, config, "KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", text);

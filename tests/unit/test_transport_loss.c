@@ -119,6 +119,32 @@ Test(transport_loss, fifty_reconnections_leak_no_descriptor, .timeout = 120)
     }
 }
 
+/* A killed server comes back on its port at once, while the kernel still remembers the old
+ * connections. */
+Test(transport_loss, a_server_may_listen_again_where_it_just_was, .timeout = 60)
+{
+    for (size_t i = 0; i < pair_setting_count; i++) {
+        struct pair pair;
+        char address[64];
+        struct transport_settings settings = transport_defaults();
+        pair_open(&pair, &pair_settings[i], settings);
+        snprintf(address, sizeof address, "%s", transport_address(pair.server.transport));
+        for (int round = 0; round < 5; round++) {
+            transport_close(pair.server.transport);
+            pair.server.transport = NULL;
+            pair_await(&pair, &pair.client, TRANSPORT_LOST);
+            settings.backend = pair_settings[i].backend;
+            settings.lanes = pair_settings[i].lanes;
+            settings.hub = pair.hub;
+            settings.bind_address = address;
+            cr_assert_eq(transport_open(&settings, &pair.server.transport), GRADWEIR_OK);
+            cr_assert_eq(transport_listen(pair.server.transport), GRADWEIR_OK, "%s", fail_reason());
+            pair_connect(&pair);
+        }
+        pair_close(&pair);
+    }
+}
+
 Test(transport_loss, a_taken_port_and_a_bad_address_are_named, .timeout = 60)
 {
     for (size_t i = 0; i < pair_setting_count; i++) {
@@ -242,8 +268,11 @@ static void victim(const struct pair_setting *setting, bool sends, int address_i
     }
 }
 
-static void killed(const struct pair_setting *setting, bool victim_sends)
+static void killed(size_t setting_index, bool victim_sends)
 {
+    if (setting_index >= pair_setting_count)
+        cr_skip("this build has no UCX");
+    const struct pair_setting *setting = &pair_settings[setting_index];
     int pipes[2];
     cr_assert_eq(pipe(pipes), 0);
     pid_t child = fork();
@@ -284,22 +313,22 @@ static void killed(const struct pair_setting *setting, bool victim_sends)
 
 Test(transport_loss, a_killed_sender_is_lost_and_all_takes_end, .timeout = 120)
 {
-    killed(&pair_settings[1], true);
+    killed(1, true);
 }
 
 Test(transport_loss, a_killed_sender_over_shared_memory_is_lost_and_all_takes_end, .timeout = 120)
 {
-    killed(&pair_settings[2], true);
+    killed(2, true);
 }
 
 Test(transport_loss, a_killed_receiver_is_lost_and_all_sends_end, .timeout = 120)
 {
-    killed(&pair_settings[1], false);
+    killed(1, false);
 }
 
 Test(transport_loss, a_killed_receiver_over_shared_memory_is_lost_and_all_sends_end, .timeout = 120)
 {
-    killed(&pair_settings[2], false);
+    killed(2, false);
 }
 
 Test(transport_loss, a_wrong_setting_is_named_with_its_range)
@@ -310,12 +339,15 @@ Test(transport_loss, a_wrong_setting_is_named_with_its_range)
     cr_assert_eq(transport_open(&settings, &transport), GRADWEIR_ERR_INVALID);
     cr_assert(strstr(fail_reason(), "peers_max = 0 is not in 1 to 4096"), "%s", fail_reason());
     settings = transport_defaults();
-    settings.lanes = "pigeon";
-    cr_assert_eq(transport_open(&settings, &transport), GRADWEIR_ERR_INVALID);
-    cr_assert(strstr(fail_reason(), "'pigeon'"));
     settings.backend = "drum";
     cr_assert_eq(transport_open(&settings, &transport), GRADWEIR_ERR_INVALID);
     cr_assert(strstr(fail_reason(), "'drum'"));
+    if (pair_setting_count == 1)
+        return;
+    settings = transport_defaults();
+    settings.lanes = "pigeon";
+    cr_assert_eq(transport_open(&settings, &transport), GRADWEIR_ERR_INVALID);
+    cr_assert(strstr(fail_reason(), "'pigeon'"));
     setenv("UCX_TLS", "posix,cma,tcp", 1);
     settings = transport_defaults();
     cr_assert_eq(transport_open(&settings, &transport), GRADWEIR_ERR_INVALID);

@@ -10,7 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct pair_setting pair_settings[] = {{"memory", "auto"}, {"ucx", "tcp"}, {"ucx", "posix"}};
+const struct pair_setting pair_settings[] = {
+    {"memory", "auto"},
+#ifdef GRADWEIR_UCX
+    {"ucx", "tcp"},
+    {"ucx", "posix"},
+#endif
+};
 const size_t pair_setting_count = sizeof pair_settings / sizeof pair_settings[0];
 
 static void side_open(struct pair_side *side, const struct transport_settings *settings)
