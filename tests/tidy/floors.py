@@ -1,0 +1,106 @@
+"""The floors of the house, and which file may include which. This table is the order; README.md shows it in words."""
+import fnmatch
+
+# First match counts. A file includes from lower floors, and from its own floor within its own folder.
+FLOORS = ["public", "leaves", "seams", "backends", "cores", "shells", "programs"]
+PATTERNS = [
+    ("client/include/gradweir/*", "public"),
+    ("common/transport.h", "seams"),
+    ("common/device.h", "seams"),
+    ("common/collective.h", "seams"),
+    # The table of a seam knows all its backends, and so stands among them.
+    ("common/transport*", "backends"),
+    ("common/device*", "backends"),
+    ("common/collective*", "backends"),
+    ("common/*", "leaves"),
+    ("gpu/*", "backends"),
+    ("server/coordinator/*", "cores"),
+    ("server/shard/*", "cores"),
+    ("client/session*", "cores"),
+    ("server/main*", "programs"),
+    ("server/*", "shells"),
+    ("client/tool*", "programs"),
+    ("client/examples/*", "programs"),
+    ("client/trainer/*", "programs"),
+    ("client/*", "shells"),
+    ("tests/*", "programs"),
+]
+
+# An outside header is known by these files alone.
+OUTSIDE = [
+    ("isa-l*", ["common/checksum.c"]),
+    ("xxhash.h", ["common/checksum.c"]),
+    ("msgpack*", ["common/wire*"]),
+    ("zmq*", ["common/control*"]),
+    ("uc[pst]/*", ["common/transport_ucx*"]),
+    ("cblas*", ["client/trainer/blas.c"]),
+    ("cuda*", ["gpu/*"]),
+    ("nccl*", ["gpu/*"]),
+    ("gloo/*", ["common/collective_gloo*", "gpu/*"]),
+    ("criterion/*", ["tests/*"]),
+]
+
+
+def matches(path, patterns):
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def floor_of(path):
+    for pattern, floor in PATTERNS:
+        if fnmatch.fnmatchcase(path, pattern):
+            return FLOORS.index(floor)
+    return None
+
+
+def folder_of(path):
+    return path.rpartition("/")[0]
+
+
+def as_path(include, quoted):
+    """Where an include leads in this repository; None when outside."""
+    if quoted:
+        return include
+    if include.startswith("gradweir/"):
+        return "client/include/" + include
+    return None
+
+
+def side_of(path):
+    return path.split("/")[0]
+
+
+def refuse_side(source, target):
+    """The rules that hold whatever the floors say."""
+    public = target.startswith("client/include/")
+    if side_of(target) == "gpu" and side_of(source) != "gpu":
+        return "gpu/ is included by nobody: it enters through the tables of the seams"
+    if source.startswith("client/trainer/") and not public and not target.startswith("client/trainer/"):
+        return "the trainer sees the public header and its own files only"
+    if source.startswith("client/examples/") and not public:
+        return "an example sees <gradweir/...> only"
+    if {side_of(source), side_of(target)} == {"server", "client"} and not public:
+        return "server/ and client/ never include each other"
+    if side_of(target) == "tests" and side_of(source) != "tests":
+        return "nothing outside tests/ includes from tests/"
+    return None
+
+
+def refuse(source, include, quoted):
+    """Why `source` may not include `include`, or None."""
+    target = as_path(include, quoted)
+    if target is None:
+        for pattern, allowed in OUTSIDE:
+            if fnmatch.fnmatchcase(include, pattern) and not matches(source, allowed):
+                return "<%s> is known by %s alone" % (include, ", ".join(allowed))
+        return None
+    if ".." in target.split("/") or (quoted and "/" not in include):
+        return "write includes from the repository's root: folder/file.h, not %s" % include
+    low, high = floor_of(target), floor_of(source)
+    if low is None or high is None:
+        return "%s has no floor: add it to tests/tidy/floors.py" % (target if low is None else source)
+    reason = refuse_side(source, target)
+    if reason:
+        return reason
+    if side_of(source) == "tests" or low < high or (low == high and folder_of(source) == folder_of(target)):
+        return None
+    return "%s (%s) may not include %s (%s): includes go down" % (source, FLOORS[high], target, FLOORS[low])
