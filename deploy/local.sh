@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# The two commands of README.md, on a Debian 12 that has nothing yet:
+#
+#   deploy/local.sh demo [options of the demo]   builds, then trains CartPole with four workers and two shards
+#   deploy/local.sh test [--long]                builds, then runs the tests; --long adds clang, sanitizers, many seeds
+#
+# Missing packages of deploy/apt-packages.txt are installed with apt, as root or through sudo; it says which. Everything
+# else stays in this folder, in build*/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+jobs=$(nproc)
+summaries=()
+failures=0
+
+say() { printf '\n== %3d s  %s\n' "$SECONDS" "$*"; }
+
+usage() {
+    sed -n '2,8s/^# \{0,1\}//p' "$0"
+    exit "$1"
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "This needs root or sudo: $*" >&2
+        exit 1
+    fi
+}
+
+install_missing() {
+    local package missing=()
+    if ! command -v apt-get >/dev/null; then
+        echo "There is no apt-get here: the packages of deploy/apt-packages.txt are taken to be installed."
+        return
+    fi
+    while read -r package; do
+        dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+    done < <(grep -v '^#' deploy/apt-packages.txt)
+    if [ ${#missing[@]} = 0 ]; then
+        say "all packages are there"
+        return
+    fi
+    say "installing with apt: ${missing[*]}"
+    as_root apt-get update -q
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+    say "installed"
+}
+
+# configure PRESET
+configure() {
+    local launcher=
+    command -v ccache >/dev/null && launcher=ccache
+    cmake --preset "$1" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
+}
+
+folder_of() {
+    if [ "$1" = plain ]; then echo build; else echo "build-$1"; fi
+}
+
+# build PRESET [TARGET]
+build() {
+    say "building: $1"
+    configure "$1" &&
+        cmake --build "$(folder_of "$1")" --parallel "$jobs" ${2:+--target "$2"}
+}
+
+# lane PRESET [options of ctest]: builds and tests; a failure is kept for the end, so that one run shows them all.
+lane() {
+    local preset=$1 output
+    shift
+    output=$(folder_of "$preset")/ctest.txt
+    if ! build "$preset"; then
+        failures=$((failures + 1))
+        summaries+=("$preset: does not build")
+        return
+    fi
+    say "testing: $preset"
+    ctest --test-dir "$(folder_of "$preset")" --output-on-failure --parallel 1 "$@" 2>&1 | tee "$output" ||
+        failures=$((failures + 1))
+    summaries+=("$preset: $(grep -E '^[0-9]+% tests passed|^No tests were found' "$output" || echo 'ctest did not finish')")
+}
+
+long_simulation() {
+    [ -f tests/sim/CMakeLists.txt ] || return 0
+    say "simulating: seeds 1..20000"
+    if build/gradweir-sim --seeds 1..20000; then
+        summaries+=("simulator: seeds 1..20000 passed")
+    else
+        failures=$((failures + 1))
+        summaries+=("simulator: a seed of 1..20000 FAILED")
+    fi
+}
+
+run_demo() {
+    install_missing
+    build plain programs
+    say "demo"
+    exec deploy/demo.sh "$@"
+}
+
+run_test() {
+    local long=
+    case "${1:-}" in
+    '') ;;
+    --long) long=yes ;;
+    *) usage 2 ;;
+    esac
+    install_missing
+    if [ -n "$long" ]; then
+        lane clang -LE tidy --no-tests=error
+        lane sanitize -LE tidy --no-tests=error
+        lane sanitize-clang -LE tidy --no-tests=error
+        lane thread -LE tidy --no-tests=ignore
+    fi
+    # Last, so that the closing lines are of the whole plain run.
+    lane plain --no-tests=error
+    [ -z "$long" ] || [ "$failures" -gt 0 ] || long_simulation
+    say "done"
+    printf '%s\n' "${summaries[@]}"
+    # The bare line of the plain run once more: whoever reads only the end reads this.
+    grep -E '^[0-9]+% tests passed' build/ctest.txt || true
+    [ "$failures" = 0 ]
+}
+
+case "${1:-}" in
+demo) shift && run_demo "$@" ;;
+test) shift && run_test "$@" ;;
+-h | --help) usage 0 ;;
+*) usage 2 ;;
+esac
