@@ -8,9 +8,11 @@
 #include "common/clock.h"
 #include "common/transport.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +116,7 @@ int main(int arguments, char **argument)
         return 1;
     pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* not left behind when the parent gives up */
         struct transport *transport = open_or_exit(arguments, argument);
         memset(place, 1, sizeof place);
         if (transport_listen(transport) != GRADWEIR_OK ||

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -250,6 +251,7 @@ static void victim(const struct pair_setting *setting, bool sends, int address_i
     struct transport *transport;
     char address[64];
     uint64_t peer;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* not left behind by a failing test */
     if (read(address_in, address, sizeof address) <= 0 ||
         transport_open(&settings, &transport) != GRADWEIR_OK ||
         transport_connect(transport, address, 10000, 0, &peer) != GRADWEIR_OK)
