@@ -1,0 +1,392 @@
+/* Frames between peers: in, out, and who is lost. */
+#include "common/control_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gradweir_status control_listen(struct control_context *context,
+                               const struct control_options *options, const char *listen,
+                               const char *inproc, struct control **control)
+{
+    char endpoint[CONTROL_TEXT], bound[CONTROL_TEXT];
+    size_t size = sizeof bound;
+    struct control *made = NULL;
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", listen);
+    gradweir_status status = control_socket(context, ZMQ_ROUTER, options, &made);
+    if (status == GRADWEIR_OK)
+        status = control_security(context, made->socket, true, options, listen);
+    if (status == GRADWEIR_OK && zmq_bind(made->socket, endpoint) != 0)
+        status = fail(errno == EINVAL || errno == ENODEV ? GRADWEIR_ERR_INVALID : GRADWEIR_ERR_IO,
+                      "cannot listen on %s: %s", listen, zmq_strerror(errno));
+    if (status == GRADWEIR_OK) {
+        zmq_getsockopt(made->socket, ZMQ_LAST_ENDPOINT, bound, &size);
+        snprintf(made->address, sizeof made->address, "%s", bound + strlen("tcp://"));
+    }
+    if (status == GRADWEIR_OK && inproc && zmq_bind(made->socket, inproc) != 0)
+        status = fail(GRADWEIR_ERR_IO, "cannot listen on %s: %s", inproc, zmq_strerror(errno));
+    if (status == GRADWEIR_OK) {
+        *control = made;
+        return GRADWEIR_OK;
+    }
+    control_close(made);
+    return status;
+}
+
+gradweir_status control_connect(struct control_context *context,
+                                const struct control_options *options, const char *address,
+                                struct control **control)
+{
+    char endpoint[CONTROL_TEXT];
+    struct control *made = NULL;
+    const bool has_scheme = strstr(address, "://") != NULL;
+    snprintf(endpoint, sizeof endpoint, "%s%s", has_scheme ? "" : "tcp://", address);
+    const char *bare = strncmp(endpoint, "tcp://", 6) == 0 ? endpoint + 6 : endpoint;
+    gradweir_status status = control_socket(context, ZMQ_DEALER, options, &made);
+    if (status == GRADWEIR_OK)
+        status = control_security(context, made->socket, false, options, bare);
+    if (status == GRADWEIR_OK && zmq_connect(made->socket, endpoint) != 0)
+        status =
+            fail(GRADWEIR_ERR_INVALID, "%s is no address to connect to: %s (host:port is wanted)",
+                 address, zmq_strerror(errno));
+    if (status != GRADWEIR_OK) {
+        control_close(made);
+        return status;
+    }
+    made->peers[CONTROL_SERVER].number = CONTROL_SERVER;
+    made->up_owed = made->connected = strncmp(endpoint, "inproc://", 9) == 0;
+    snprintf(made->address, sizeof made->address, "%s", address);
+    *control = made;
+    return GRADWEIR_OK;
+}
+
+void control_close(struct control *control)
+{
+    if (!control)
+        return;
+    if (control->socket) {
+        control_flush(control);
+        zmq_socket_monitor(control->socket, NULL, 0);
+    }
+    if (control->monitor)
+        zmq_close(control->monitor);
+    if (control->incoming_open)
+        zmq_msg_close(&control->incoming);
+    if (control->socket)
+        zmq_close(control->socket);
+    wire_decoder_free(control->decoder);
+    free(control->peers);
+    free(control->frames);
+    free(control);
+}
+
+/* Peers. A server's number holds index and generation, so that an old number is known as old. */
+
+static struct control_peer *find_peer(struct control *control, uint32_t number)
+{
+    struct control_peer *peer = &control->peers[number % (control->peers_max + 1)];
+    return number != 0 && peer->number == number ? peer : NULL;
+}
+
+static struct control_peer *peer_of_routing(struct control *control, const uint8_t *routing)
+{
+    for (uint32_t i = 1; i <= control->peers_max; i++)
+        if (control->peers[i].number &&
+            memcmp(control->peers[i].routing, routing, ROUTING_BYTES) == 0)
+            return &control->peers[i];
+    return NULL;
+}
+
+static struct control_peer *new_peer(struct control *control, const uint8_t *routing, int fd)
+{
+    for (uint32_t i = 1; i <= control->peers_max; i++) {
+        struct control_peer *peer = &control->peers[i];
+        if (peer->number)
+            continue;
+        peer->generation = (peer->generation + 1) % (UINT32_MAX / (control->peers_max + 1));
+        peer->number = peer->generation * (control->peers_max + 1) + i;
+        memcpy(peer->routing, routing, ROUTING_BYTES);
+        peer->fd = fd;
+        peer->broken = false;
+        peer->frame_count = 0;
+        return peer;
+    }
+    return NULL;
+}
+
+static void forget(struct control *control, struct control_peer *peer)
+{
+    control->broken_count -= peer->broken;
+    control->unflushed -= peer->frame_count > 0;
+    peer->broken = false;
+    peer->frame_count = 0;
+    peer->number = 0;
+}
+
+static void mark_broken(struct control *control, struct control_peer *peer)
+{
+    if (!peer->broken)
+        control->broken_count++;
+    peer->broken = true;
+}
+
+void control_drop(struct control *control, uint32_t number)
+{
+    struct control_peer *peer = find_peer(control, number);
+    if (peer && control->server)
+        forget(control, peer);
+}
+
+/* The monitor tells fds; messages told which peer has which fd. */
+void control_watch(struct control *control)
+{
+    for (;;) {
+        uint8_t event[6];
+        if (zmq_recv(control->monitor, event, sizeof event, ZMQ_DONTWAIT) != sizeof event)
+            return;
+        char address[CONTROL_TEXT];
+        zmq_recv(control->monitor, address, sizeof address, ZMQ_DONTWAIT);
+        uint16_t kind;
+        int32_t fd;
+        memcpy(&kind, event, sizeof kind);
+        memcpy(&fd, event + 2, sizeof fd);
+        if (!control->server) {
+            const bool up = kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+            control->lost_owed |= !up && control->connected;
+            control->up_owed = up;
+            control->connected = up;
+        }
+        for (uint32_t i = 1;
+             control->server && kind == ZMQ_EVENT_DISCONNECTED && i <= control->peers_max; i++)
+            if (control->peers[i].number && control->peers[i].fd == fd)
+                mark_broken(control, &control->peers[i]);
+    }
+}
+
+/* In. */
+
+static bool take_routing(struct control *control, uint8_t *routing)
+{
+    uint8_t bytes[256];
+    const int count = zmq_recv(control->socket, bytes, sizeof bytes, ZMQ_DONTWAIT);
+    if (count < 0)
+        return false;
+    memset(routing, 0xff, ROUTING_BYTES);
+    if (count == ROUTING_BYTES &&
+        bytes[0] == 0) /* ids are given by us; one chosen by a peer is not known */
+        memcpy(routing, bytes, ROUTING_BYTES);
+    return true;
+}
+
+static void skip_rest(struct control *control)
+{
+    while (zmq_msg_more(&control->incoming)) {
+        zmq_msg_close(&control->incoming);
+        zmq_msg_init(&control->incoming);
+        if (zmq_msg_recv(&control->incoming, control->socket, ZMQ_DONTWAIT) < 0)
+            break;
+    }
+}
+
+static void drop_incoming(struct control *control)
+{
+    skip_rest(control);
+    zmq_msg_close(&control->incoming);
+    control->incoming_open = false;
+}
+
+/* Whose frame this is; a new connection becomes a new peer. 0: nobody's, to be dropped. */
+static uint32_t whose(struct control *control, const uint8_t *routing)
+{
+    struct control_peer *peer = peer_of_routing(control, routing);
+    if (peer)
+        return peer->number;
+    if (routing[0] != 0)
+        return 0;
+    control_watch(control);
+    peer = new_peer(control, routing, zmq_msg_get(&control->incoming, ZMQ_SRCFD));
+    return peer ? peer->number : 0;
+}
+
+/* The next frame into `incoming`; false when there is none. */
+static bool receive(struct control *control)
+{
+    uint8_t routing[ROUTING_BYTES];
+    if (control->server && !take_routing(control, routing))
+        return false;
+    zmq_msg_init(&control->incoming);
+    if (zmq_msg_recv(&control->incoming, control->socket, ZMQ_DONTWAIT) < 0) {
+        zmq_msg_close(&control->incoming);
+        return false;
+    }
+    control->incoming_open = true;
+    control->incoming_at = 0;
+    control->received++;
+    control->incoming_peer = control->server ? whose(control, routing) : CONTROL_SERVER;
+    if (control->incoming_peer == 0 || zmq_msg_more(&control->incoming)) {
+        control->bad_frames++;
+        drop_incoming(control);
+    }
+    return true;
+}
+
+static struct control_event *told(struct control *control, enum control_event_kind kind,
+                                  uint32_t peer)
+{
+    control->event.kind = kind;
+    control->event.peer = peer;
+    return &control->event;
+}
+
+/* The next message of the open frame, or NULL when it is used up or bad. */
+static struct control_event *next_message(struct control *control)
+{
+    const uint8_t *bytes = zmq_msg_data(&control->incoming);
+    const size_t rest = zmq_msg_size(&control->incoming) - control->incoming_at;
+    size_t used;
+    if (rest == 0 || !find_peer(control, control->incoming_peer)) {
+        drop_incoming(control);
+        return NULL;
+    }
+    if (wire_decode(control->decoder, bytes + control->incoming_at, rest, &used,
+                    &control->event.message) != GRADWEIR_OK) {
+        control->bad_frames++;
+        drop_incoming(control);
+        return NULL;
+    }
+    control->incoming_at += used;
+    return told(control, CONTROL_MESSAGE, control->incoming_peer);
+}
+
+static struct control_event *next_lost(struct control *control)
+{
+    control->received = 0;
+    for (uint32_t i = 1; control->broken_count && i <= control->peers_max; i++) {
+        struct control_peer *peer = &control->peers[i];
+        if (!peer->number || !peer->broken)
+            continue;
+        const uint32_t number = peer->number;
+        forget(control, peer);
+        return told(control, CONTROL_LOST, number);
+    }
+    return NULL;
+}
+
+static struct control_event *client_event(struct control *control)
+{
+    if (control->lost_owed) {
+        control->lost_owed = false;
+        control->unflushed = 0;
+        control->peers[CONTROL_SERVER].frame_count = 0;
+        return told(control, CONTROL_LOST, CONTROL_SERVER);
+    }
+    if (!control->up_owed)
+        return NULL;
+    control->up_owed = false;
+    return told(control, CONTROL_UP, CONTROL_SERVER);
+}
+
+struct control_event *control_poll(struct control *control)
+{
+    for (;;) {
+        if (control->incoming_open) {
+            struct control_event *event = next_message(control);
+            if (event)
+                return event;
+            continue;
+        }
+        if (control->received >= CONTROL_DRAIN_MAX && control->broken_count)
+            return next_lost(control);
+        if (receive(control))
+            continue;
+        control_watch(control);
+        return control->server ? next_lost(control) : client_event(control);
+    }
+}
+
+/* Out. */
+
+static void flush_peer(struct control *control, struct control_peer *peer)
+{
+    if (peer->frame_count == 0)
+        return;
+    if (control->server &&
+        zmq_send(control->socket, peer->routing, ROUTING_BYTES, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
+        if (errno != EAGAIN)
+            mark_broken(control, peer);
+        return;
+    }
+    if (zmq_send(control->socket, peer->frame, peer->frame_count, ZMQ_DONTWAIT) < 0)
+        return;
+    peer->frame_count = 0;
+    control->unflushed--;
+}
+
+void control_flush(struct control *control)
+{
+    for (uint32_t i = 1; control->unflushed && i <= control->peers_max; i++)
+        if (control->peers[i].number)
+            flush_peer(control, &control->peers[i]);
+}
+
+gradweir_status control_send(struct control *control, uint32_t number,
+                             const struct message *message)
+{
+    struct control_peer *peer = find_peer(control, number);
+    if (!peer || peer->broken)
+        return fail(GRADWEIR_ERR_LOST, "control peer %u is gone", number);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        size_t written;
+        if (wire_encode(message, peer->frame + peer->frame_count,
+                        FRAME_BYTES_MAX - peer->frame_count, &written) == GRADWEIR_OK) {
+            control->unflushed += peer->frame_count == 0;
+            peer->frame_count += written;
+            return GRADWEIR_OK;
+        }
+        flush_peer(control, peer);
+    }
+    if (control->server)
+        mark_broken(control, peer);
+    return fail(GRADWEIR_ERR_FULL, "control peer %u does not take its messages", number);
+}
+
+/* Sleeping. */
+
+static bool has_events(void *socket)
+{
+    int events = 0;
+    size_t size = sizeof events;
+    zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size);
+    return events & ZMQ_POLLIN;
+}
+
+bool control_ready(struct control *control)
+{
+    return control->incoming_open || control->broken_count || control->up_owed ||
+           control->lost_owed || has_events(control->socket) || has_events(control->monitor);
+}
+
+size_t control_fds(struct control *control, int fds[2])
+{
+    size_t size = sizeof fds[0];
+    zmq_getsockopt(control->socket, ZMQ_FD, &fds[0], &size);
+    zmq_getsockopt(control->monitor, ZMQ_FD, &fds[1], &size);
+    return 2;
+}
+
+const char *control_address(const struct control *control)
+{
+    return control->address;
+}
+
+const char *control_identity(const struct control *control, uint32_t number)
+{
+    const struct control_peer *peer = &control->peers[number % (control->peers_max + 1)];
+    return peer->number == number ? peer->identity : "";
+}
+
+uint64_t control_bad_frames(const struct control *control)
+{
+    return control->bad_frames;
+}
