@@ -28,12 +28,13 @@ uint64_t checksum_hash64(uint64_t seed, const void *data, size_t bytes)
     return XXH3_64bits_withSeed(data, bytes, seed);
 }
 
-size_t checksum_blocks(const void *data, uint64_t elements, size_t element_bytes, uint64_t *digests)
+size_t checksum_blocks(const void *data, uint64_t elements, size_t element_bytes, uint64_t block,
+                       uint64_t *digests)
 {
     const unsigned char *at = data;
     size_t blocks = 0;
     while (elements > 0) {
-        const uint64_t piece = elements < CHECKSUM_BLOCK ? elements : CHECKSUM_BLOCK;
+        const uint64_t piece = elements < block ? elements : block;
         digests[blocks++] = checksum_hash64(0, at, (size_t)piece * element_bytes);
         at += (size_t)piece * element_bytes;
         elements -= piece;

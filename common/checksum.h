@@ -15,13 +15,12 @@ uint32_t checksum_crc32c(uint32_t seed, const void *data, size_t bytes);
 uint64_t checksum_hash64(uint64_t seed, const void *data, size_t bytes);
 
 /* A model's (or gradient's) digest does not depend on how it is cut into shards: each block of
- * CHECKSUM_BLOCK elements has its own XXH3 (seed 0), and the digest is the XXH3 (seed 0) over the
- * array of these as 64-bit little-endian numbers in block order. */
-#define CHECKSUM_BLOCK 65536 /* elements */
+ * the model (model->block elements) has its own XXH3 (seed 0), and the digest is the XXH3 (seed 0)
+ * over the array of these as 64-bit little-endian numbers in block order. */
 
 /* Fills digests[0 .. blocks) for `elements` elements of element_bytes each that start at a block
  * border. The last block may be short. Returns the number of blocks. */
-size_t checksum_blocks(const void *data, uint64_t elements, size_t element_bytes,
+size_t checksum_blocks(const void *data, uint64_t elements, size_t element_bytes, uint64_t block,
                        uint64_t *digests);
 
 /* The digest of the whole from the digests of its blocks. */

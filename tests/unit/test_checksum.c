@@ -1,6 +1,7 @@
 /* Sums meet published values, go on where they stopped, and do not depend on the cut into shards.
  */
 #include "common/checksum.h"
+#include "common/model.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -35,26 +36,27 @@ Test(checksum, hash64_is_xxh3)
 
 Test(checksum, the_digest_of_a_model_does_not_depend_on_its_shards)
 {
-    const size_t n = 6 * CHECKSUM_BLOCK + 77, blocks = 7;
+    const size_t n = 6 * MODEL_BLOCK + 77, blocks = 7;
     float *model = malloc(n * sizeof *model);
     cr_assert(model != NULL);
     for (size_t i = 0; i < n; i++)
         model[i] = (float)i * 0.5f;
     uint64_t whole[8], parts[8];
-    cr_assert_eq(checksum_blocks(model, n, sizeof *model, whole), blocks);
+    cr_assert_eq(checksum_blocks(model, n, sizeof *model, MODEL_BLOCK, whole), blocks);
     for (size_t shards = 2; shards <= 7; shards++) {
         size_t filled = 0;
         for (size_t s = 0; s < shards; s++) {
             const size_t first = blocks * s / shards, last = blocks * (s + 1) / shards;
-            const size_t begin = first * CHECKSUM_BLOCK;
-            const size_t end = s + 1 == shards ? n : last * CHECKSUM_BLOCK;
-            filled += checksum_blocks(model + begin, end - begin, sizeof *model, parts + filled);
+            const size_t begin = first * MODEL_BLOCK;
+            const size_t end = s + 1 == shards ? n : last * MODEL_BLOCK;
+            filled += checksum_blocks(model + begin, end - begin, sizeof *model, MODEL_BLOCK,
+                                      parts + filled);
         }
         cr_expect_eq(filled, blocks);
         cr_expect_eq(checksum_combine(parts, filled), checksum_combine(whole, blocks));
     }
     model[n - 1] += 1.0f;
-    checksum_blocks(model, n, sizeof *model, parts);
+    checksum_blocks(model, n, sizeof *model, MODEL_BLOCK, parts);
     cr_expect_neq(checksum_combine(parts, blocks), checksum_combine(whole, blocks));
     free(model);
 }

@@ -1,0 +1,263 @@
+/* Applies records strictly in log order; a step goes in tiles and returns to the loop between them.
+ * Logging never waits for applying.
+ *
+ *   IDLE -> WAIT_SLOT -> APPLYING -> IDLE                          one phase
+ *   IDLE -> WAIT_SLOT -> AVERAGING -> WAIT_SUMMED -> APPLYING      with whole-model sums */
+#include "server/shard/shard_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+static struct record *oldest(struct shard *shard)
+{
+    return &records_of(shard)[shard->records_first];
+}
+
+static void pop(struct shard *shard)
+{
+    shard->applied = oldest(shard)->index;
+    shard->records_first = (shard->records_first + 1) % shard->records_max;
+    shard->records_count--;
+}
+
+void apply_logged(struct shard *shard, const struct record *record)
+{
+    ASSERT(shard->records_count < shard->records_max);
+    records_of(shard)[(shard->records_first + shard->records_count++) % shard->records_max] =
+        *record;
+    if (record->kind == RECORD_LEAVE)
+        session_left(shard, record->leave.worker, record->leave.incarnation);
+    if (record->kind == RECORD_SUMMED) {
+        shard->summed_version = record->summed.version;
+        shard->summed_factor = record->summed.factor;
+    }
+}
+
+static void keep(struct shard *shard, uint64_t index, uint32_t slot)
+{
+    if (!shard->options.keep || shard->body_bytes == 0)
+        return;
+    struct shard_action *action = act(shard, SHARD_KEEP);
+    action->token = index;
+    action->offset = slot_offset(shard, slot);
+    action->length = shard->body_bytes;
+}
+
+/* Chan, Golub and LeVeque 1979, in log order: a is what we have, b what came. */
+static void merge(struct moments *a, const struct moments *b)
+{
+    if (b->count <= 0)
+        return;
+    const double total = a->count + b->count;
+    const double delta = b->mean - a->mean;
+    a->mean += delta * (b->count / total);
+    a->m2 += b->m2 + delta * delta * (a->count * (b->count / total));
+    a->count = total;
+}
+
+static void merge_moments(struct shard *shard, uint32_t slot)
+{
+    const char *tail = at_offset(shard, slot_offset(shard, slot) + shard->elements * sizeof(float));
+    struct moments *moments = moments_of(shard);
+    for (uint64_t i = 0; i < shard->moments_count; i++) {
+        struct moments other;
+        memcpy(&other, tail + i * sizeof other, sizeof other);
+        merge(&moments[i], &other);
+        if (shard->plant.moments_twice)
+            merge(&moments[i], &other);
+    }
+}
+
+static void publish_moments(struct shard *shard, uint32_t parameters)
+{
+    memcpy(at_offset(shard, parameter_offset(shard, parameters) + shard->elements * sizeof(float)),
+           moments_of(shard), shard->moments_count * sizeof(struct moments));
+}
+
+static void say_stepped(struct shard *shard)
+{
+    tell(shard, MESSAGE_STEPPED)->stepped.version = shard->version;
+}
+
+static void apply_first(struct shard *shard, const struct record_first *first, uint64_t index)
+{
+    keep(shard, index, first->slot);
+    memcpy(at_offset(shard, parameter_offset(shard, 0)),
+           at_offset(shard, slot_offset(shard, first->slot)), shard->body_bytes);
+    merge_moments(shard, first->slot);
+    publish_moments(shard, 0);
+    shard->parameters[0] =
+        (struct parameter_slot){.used = true, .timeline = shard->ledger.timeline};
+    shard->has_first = shard->whole_known = true;
+    say_stepped(shard);
+    pulls_retry(shard);
+}
+
+/* Steps. */
+
+static void fill_plan(struct shard *shard)
+{
+    struct stepping *step = &shard->step;
+    const struct record_step *record = &step->record;
+    const struct law_settings *law = &shard->ledger.law.settings;
+    const struct optimizer_options *options = &shard->options.optimizer;
+    struct arithmetic_plan *plan = &step->plan;
+    memset(plan, 0, sizeof *plan);
+    plan->algorithm = law->algorithm;
+    plan->phase = ARITHMETIC_WHOLE;
+    plan->first = record->t == 1;
+    plan->centered = options->centered;
+    plan->momentum = options->momentum;
+    plan->epsilon = (float)options->epsilon;
+    plan->scale = 1;
+    plan->entries_n = record->entries_count;
+    for (uint32_t i = 0; i < record->entries_count; i++) {
+        plan->entries[i].slot = record->entries[i].slot;
+        memcpy(&plan->entries[i].weight, &record->entries[i].weight, sizeof(float));
+    }
+    for (uint32_t i = 0; i < record->groups_count; i++) {
+        const struct model_group *group = &shard->groups[i];
+        const struct arithmetic_group_numbers numbers = {
+            .learning_rate = record->groups[i].learning_rate,
+            .weight_decay = group->weight_decay >= 0 ? group->weight_decay : options->weight_decay,
+            .beta1 = group->beta1 >= 0 ? group->beta1 : law->beta1,
+            .beta2 = group->beta2 >= 0 ? group->beta2 : law->beta2,
+            .dampening = options->dampening,
+            .bias1 = record->groups[i].bias_correction1,
+            .bias2 = record->groups[i].bias_correction2,
+            .frozen = group->frozen};
+        arithmetic_plan_group(plan, i, &numbers);
+    }
+}
+
+static void finish_step(struct shard *shard)
+{
+    struct stepping *step = &shard->step;
+    struct parameter_slot *made = &shard->parameters[step->to];
+    publish_moments(shard, step->to);
+    made->writing = false;
+    made->version = step->record.version;
+    made->timeline = shard->ledger.timeline;
+    shard->version = step->record.version;
+    shard->step_ns = (uint64_t)(shard->now_ns - step->began_ns);
+    step->phase = STEP_IDLE;
+    say_stepped(shard);
+    pop(shard);
+    slots_free_due(shard);
+    pulls_retry(shard);
+}
+
+static void say_sums(struct shard *shard)
+{
+    struct arithmetic_node nodes[ARITHMETIC_NODES_MAX];
+    const uint64_t first_block = shard->options.member.first / shard->block;
+    const size_t count = arithmetic_tree_cover(first_block, at_offset(shard, shard->at.sums),
+                                               (size_t)shard->blocks, nodes);
+    struct message *message = tell(shard, MESSAGE_SUMS);
+    message->sums = (struct message_sums){.version = shard->step.record.version,
+                                          .round = 1,
+                                          .first_block = first_block,
+                                          .blocks = shard->blocks,
+                                          .nodes_count = (uint32_t)count};
+    for (size_t i = 0; i < count; i++)
+        message->sums.nodes[i] = nodes[i].sum;
+    shard->step.phase = STEP_WAIT_SUMMED;
+}
+
+/* The next tile goes to the device; when there is none left, the phase is over. */
+static void next_tile(struct shard *shard)
+{
+    struct stepping *step = &shard->step;
+    uint64_t end = step->next + TILE_ELEMENTS;
+    if (end > shard->elements)
+        end = shard->elements;
+    if (shard->plant.torn_step && step->phase == STEP_APPLYING && end == shard->elements &&
+        step->next > 0)
+        end = step->next;
+    if (step->next == end) {
+        if (step->phase == STEP_AVERAGING)
+            say_sums(shard);
+        else
+            finish_step(shard);
+        return;
+    }
+    struct shard_action *action =
+        act(shard, step->phase == STEP_AVERAGING ? SHARD_AVERAGE : SHARD_STEP);
+    action->begin = step->next;
+    action->end = end;
+    action->token = token_make(TOKEN_TILE, 0, 0);
+    step->job = true;
+}
+
+static void begin_step(struct shard *shard, const struct record_step *record)
+{
+    struct stepping *step = &shard->step;
+    step->record = *record;
+    step->from = parameters_find(shard, shard->version);
+    ASSERT(step->from != UINT32_MAX && record->version == shard->version + 1);
+    step->to = parameters_spare(shard);
+    step->phase = STEP_WAIT_SLOT;
+    if (step->to == UINT32_MAX)
+        return;
+    shard->parameters[step->to] = (struct parameter_slot){.used = true, .writing = true};
+    step->began_ns = shard->now_ns;
+    step->next = 0;
+    step->phase = record->rounds ? STEP_AVERAGING : STEP_APPLYING;
+    fill_plan(shard);
+    next_tile(shard);
+}
+
+static bool summed(struct shard *shard)
+{
+    struct stepping *step = &shard->step;
+    if (shard->summed_version != step->record.version)
+        return false;
+    memcpy(&step->plan.scale, &shard->summed_factor, sizeof(float));
+    step->phase = STEP_APPLYING;
+    step->next = 0;
+    next_tile(shard);
+    return true;
+}
+
+void apply_done(struct shard *shard, const struct shard_event *event)
+{
+    struct stepping *step = &shard->step;
+    ASSERT(step->job && event->status == GRADWEIR_OK);
+    step->job = false;
+    step->next += TILE_ELEMENTS;
+    if (step->next > shard->elements)
+        step->next = shard->elements;
+    next_tile(shard);
+    apply_advance(shard);
+}
+
+/* One record, or one phase of it; false when something must come first. */
+static bool advance_once(struct shard *shard)
+{
+    const struct record *record = oldest(shard);
+    if (record->kind == RECORD_STEP) {
+        if (shard->step.job)
+            return false;
+        if (shard->step.phase == STEP_WAIT_SUMMED)
+            return summed(shard);
+        begin_step(shard, &record->step);
+        return shard->step.phase == STEP_IDLE || shard->step.phase == STEP_WAIT_SUMMED;
+    }
+    if (record->kind == RECORD_FIRST)
+        apply_first(shard, &record->first, record->index);
+    if (record->kind == RECORD_ADMIT) {
+        keep(shard, record->index, record->admit.slot);
+        merge_moments(shard, record->admit.slot);
+    }
+    pop(shard);
+    return true;
+}
+
+void apply_advance(struct shard *shard)
+{
+    const uint64_t before = shard->applied;
+    while (shard->records_count && advance_once(shard))
+        ;
+    if (shard->applied != before)
+        slots_free_due(shard);
+}

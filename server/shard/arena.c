@@ -1,0 +1,206 @@
+/* Where everything lies in the arena, how many bytes that is, and why. */
+#include "server/shard/shard_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t alignment = 64;
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* The sizes that follow from model, law and options, before offsets. */
+static void measure(struct shard *shard, const struct model *model, const struct law_settings *law,
+                    const struct shard_options *options)
+{
+    const struct model_range range =
+        model_shard(model, options->member.members, options->member.shard);
+    shard->options = *options;
+    shard->elements = range.elements;
+    shard->block = model->block;
+    shard->blocks = range.blocks;
+    shard->moments_count = range.moments;
+    shard->body_bytes = range.elements * sizeof(float) + range.moments * sizeof(struct moments);
+    shard->slot_stride = round_up(shard->body_bytes);
+    shard->parameter_stride = round_up(shard->body_bytes);
+    shard->state_stride = round_up(range.elements * sizeof(float));
+    shard->states_count = (uint32_t)arithmetic_states_n(law->algorithm, options->optimizer.centered,
+                                                        options->optimizer.momentum);
+    shard->chunks =
+        (uint32_t)((shard->body_bytes + options->chunk_bytes - 1) / options->chunk_bytes);
+    shard->bit_words = (shard->chunks + 63) / 64;
+    shard->records_max = 4 * options->member.slots + 512;
+    shard->layout_hash = model->hash;
+    shard->groups_count = model->groups_count;
+    memcpy(shard->groups, model->groups, sizeof shard->groups);
+}
+
+static uint64_t take(uint64_t *end, uint64_t bytes)
+{
+    const uint64_t offset = *end;
+    *end = round_up(*end + bytes);
+    return offset;
+}
+
+static uint64_t lay_out(struct shard *shard, uint32_t pieces, bool average)
+{
+    const struct shard_options *options = &shard->options;
+    uint64_t end = round_up(sizeof *shard);
+    shard->at.sessions = take(&end, options->sessions_max * sizeof(struct session));
+    shard->at.pulls = take(&end, options->pulls_max * sizeof(struct pull));
+    shard->at.records = take(&end, shard->records_max * sizeof(struct record));
+    shard->at.pieces = take(&end, pieces * sizeof(struct arithmetic_range));
+    shard->at.sums = take(&end, shard->blocks * sizeof(double));
+    shard->at.moments = take(&end, shard->moments_count * sizeof(struct moments));
+    shard->at.bits =
+        take(&end, (uint64_t)options->member.slots * shard->bit_words * sizeof(uint64_t));
+    shard->at.slots = take(&end, options->member.slots * shard->slot_stride);
+    shard->at.parameters = take(&end, options->member.parameter_slots * shard->parameter_stride);
+    shard->at.states = take(&end, shard->states_count * shard->state_stride);
+    shard->at.average = take(&end, average ? shard->state_stride : 0);
+    return end;
+}
+
+static bool in_range(const struct model_tensor *tensor, const struct model_range *range)
+{
+    return tensor->kind == MODEL_PARAMETER && tensor->offset < range->first + range->elements &&
+           tensor->offset + tensor->elements > range->first && range->elements > 0;
+}
+
+static uint32_t count_pieces(const struct model *model, const struct shard_options *options)
+{
+    const struct model_range range =
+        model_shard(model, options->member.members, options->member.shard);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->tensors_count; i++)
+        count += in_range(&model->tensors[i], &range);
+    return count;
+}
+
+static gradweir_status check(const struct model *model, const struct shard_options *options)
+{
+    const struct message_member *member = &options->member;
+    const struct model_range range = model_shard(model, member->members, member->shard);
+    if (member->layout_hash != model->hash || member->first != range.first ||
+        member->count != range.elements)
+        return fail(GRADWEIR_ERR_MISMATCH,
+                    "the coordinator's layout and range do not fit together");
+    if (member->slots == 0 || member->slots > SLOTS_MAX || member->parameter_slots < 3 ||
+        member->parameter_slots > PARAMETER_SLOTS_MAX)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "%u slots and %u parameter slots: 1..%d and 3..%d are allowed", member->slots,
+                    member->parameter_slots, SLOTS_MAX, PARAMETER_SLOTS_MAX);
+    if (options->chunk_bytes == 0 || options->chunk_bytes % sizeof(float))
+        return fail(GRADWEIR_ERR_INVALID, "chunk_bytes is %llu: a multiple of 4 is wanted",
+                    (unsigned long long)options->chunk_bytes);
+    /* 2^40 elements in 512 + 64 + 4 arrays of 4 bytes stay far below 2^64. */
+    return GRADWEIR_OK;
+}
+
+static void explain(const struct shard *shard, uint64_t bytes, char *text, size_t size)
+{
+    const double mib = 1024.0 * 1024.0;
+    const struct message_member *member = &shard->options.member;
+    const uint64_t floats = member->slots * shard->slot_stride +
+                            member->parameter_slots * shard->parameter_stride +
+                            shard->states_count * shard->state_stride;
+    snprintf(
+        text, size,
+        "%.2f MiB = %u slots x %.3f + %u parameter slots x %.3f + %u optimizer states x %.3f + "
+        "%.2f for tables and sums",
+        (double)bytes / mib, member->slots, (double)shard->slot_stride / mib,
+        member->parameter_slots, (double)shard->parameter_stride / mib, shard->states_count,
+        (double)shard->state_stride / mib, (double)(bytes - floats) / mib);
+}
+
+gradweir_status shard_arena_bytes(const struct model *model, const struct law_settings *law,
+                                  const struct shard_options *options, uint64_t *bytes, char *text,
+                                  size_t size)
+{
+    static _Thread_local struct shard sizes;
+    TRY(check(model, options));
+    measure(&sizes, model, law, options);
+    *bytes = lay_out(&sizes, count_pieces(model, options), law->clip_average > 0);
+    explain(&sizes, *bytes, text, size);
+    return GRADWEIR_OK;
+}
+
+static void cut_pieces(struct shard *shard, const struct model *model)
+{
+    const struct model_range range =
+        model_shard(model, shard->options.member.members, shard->options.member.shard);
+    struct arithmetic_range *pieces = at_offset(shard, shard->at.pieces);
+    for (uint32_t i = 0; i < model->parameter_tensors; i++) {
+        const struct model_tensor *tensor = model->by_offset[i];
+        if (!in_range(tensor, &range))
+            continue;
+        const uint64_t begin = tensor->offset > range.first ? tensor->offset - range.first : 0;
+        const uint64_t end = tensor->offset + tensor->elements - range.first;
+        pieces[shard->pieces_count++] =
+            (struct arithmetic_range){.begin = begin,
+                                      .end = end < range.elements ? end : range.elements,
+                                      .group = tensor->group,
+                                      .tensor = i};
+    }
+}
+
+gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *model,
+                           const struct law_settings *law, const struct shard_options *options)
+{
+    struct shard *shard = arena;
+    TRY(check(model, options));
+    measure(shard, model, law, options);
+    const uint64_t need = lay_out(shard, count_pieces(model, options), law->clip_average > 0);
+    if (need > bytes)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "the arena has %llu bytes, %llu are needed",
+                    (unsigned long long)bytes, (unsigned long long)need);
+    shard->bytes = need;
+    shard->figures.arena_bytes = need;
+    cut_pieces(shard, model);
+    ledger_init(&shard->ledger);
+    return GRADWEIR_OK;
+}
+
+void *at_offset(struct shard *shard, uint64_t offset)
+{
+    return (char *)shard + offset;
+}
+
+void *shard_address(struct shard *shard, uint64_t offset)
+{
+    ASSERT(offset <= shard->bytes);
+    return at_offset(shard, offset);
+}
+
+struct session *sessions_of(struct shard *shard)
+{
+    return at_offset(shard, shard->at.sessions);
+}
+
+struct pull *pulls_of(struct shard *shard)
+{
+    return at_offset(shard, shard->at.pulls);
+}
+
+struct record *records_of(struct shard *shard)
+{
+    return at_offset(shard, shard->at.records);
+}
+
+struct moments *moments_of(struct shard *shard)
+{
+    return at_offset(shard, shard->at.moments);
+}
+
+uint64_t slot_offset(const struct shard *shard, uint32_t slot)
+{
+    return shard->at.slots + slot * shard->slot_stride;
+}
+
+uint64_t parameter_offset(const struct shard *shard, uint32_t i)
+{
+    return shard->at.parameters + i * shard->parameter_stride;
+}

@@ -1,0 +1,244 @@
+/* The shard's step function: hands each event to the file that knows it. */
+#include "server/shard/shard_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct shard_action *act(struct shard *shard, enum shard_action_kind kind)
+{
+    ASSERT(shard->out->count < shard->out->max);
+    struct shard_action *action = &shard->out->items[shard->out->count++];
+    memset(action, 0, offsetof(struct shard_action, message));
+    action->kind = kind;
+    return action;
+}
+
+struct message *tell(struct shard *shard, enum message_kind kind)
+{
+    struct message *message = &act(shard, SHARD_SEND)->message;
+    message->kind = kind;
+    message->epoch = shard->ledger.epoch;
+    message->timeline = shard->ledger.timeline;
+    return message;
+}
+
+void say(struct shard *shard, const char *format, ...)
+{
+    char *text = act(shard, SHARD_SAY)->message.denied.text;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, TEXT_MAX, format, arguments);
+    va_end(arguments);
+}
+
+static void say_logged(struct shard *shard)
+{
+    tell(shard, MESSAGE_LOGGED)->logged =
+        (struct message_logged){.index = shard->ledger.index, .hash = shard->ledger.hash};
+}
+
+static void record_came(struct shard *shard, const struct record *record)
+{
+    const gradweir_status status = ledger_apply(&shard->ledger, record);
+    if (status != GRADWEIR_OK) {
+        say(shard, "shard %u refuses a record: %.400s", shard->options.member.shard, fail_reason());
+        return;
+    }
+    struct law_entry entry;
+    while (ledger_retired(&shard->ledger, &entry))
+        ; /* the coordinator says which slots are free by CLOSE */
+    apply_logged(shard, record);
+    say_logged(shard);
+    apply_advance(shard);
+}
+
+static void whole_came(struct shard *shard, uint64_t version)
+{
+    if (version > shard->whole && version <= shard->version) {
+        shard->whole = version;
+        pulls_retry(shard);
+        apply_advance(shard); /* the slot of the last whole version may be free now */
+    }
+}
+
+static void message_came(struct shard *shard, const struct message *message)
+{
+    if (message->epoch < shard->ledger.epoch && !shard->plant.stale_record)
+        return;
+    switch (message->kind) {
+    case MESSAGE_RECORD: record_came(shard, &message->record); break;
+    case MESSAGE_WHOLE: whole_came(shard, message->whole.version); break;
+    case MESSAGE_CLOSE: slot_close(shard, &message->close); break;
+    case MESSAGE_ENTRY:
+        if (message->entry.worker < WORKERS_MAX) {
+            struct entry *entry = &shard->entries[message->entry.worker];
+            *entry = (struct entry){.known = true, .incarnation = message->entry.incarnation};
+            memcpy(entry->pass, message->entry.pass, sizeof entry->pass);
+        }
+        break;
+    default: break;
+    }
+}
+
+static void offer_came(struct shard *shard, const struct shard_event *event)
+{
+    switch (event->head->kind) {
+    case HEAD_CHUNK: slot_chunk(shard, event); return;
+    case HEAD_HELLO:
+        if (event->length == 0) {
+            session_hello(shard, event);
+            return;
+        }
+        break;
+    case HEAD_PULL:
+        if (event->length == 0) {
+            pull_asked(shard, event);
+            return;
+        }
+        break;
+    default: break;
+    }
+    shard->figures.heads_dropped++;
+    if (event->length)
+        act(shard, SHARD_REFUSE)->offer = event->offer;
+}
+
+static void pulse(struct shard *shard)
+{
+    if (shard->now_ns < shard->pulse_due_ns)
+        return;
+    shard->pulse_due_ns = shard->now_ns + PULSE_NS;
+    const enum step_phase phase = shard->step.phase;
+    tell(shard, MESSAGE_PULSE)->pulse =
+        (struct message_pulse){.beat = ++shard->beat,
+                               .logged = shard->ledger.index,
+                               .applied = shard->applied,
+                               .version = shard->version,
+                               .bytes_in = shard->figures.bytes_in,
+                               .bytes_out = shard->figures.bytes_out,
+                               .sessions = shard->figures.sessions,
+                               .waiting = phase == STEP_WAIT_SLOT     ? 1
+                                          : phase == STEP_WAIT_SUMMED ? 2
+                                                                      : 0,
+                               .step_ns = shard->step_ns,
+                               .dropped = shard->figures.heads_dropped};
+}
+
+static void done_came(struct shard *shard, const struct shard_event *event)
+{
+    if (token_kind(event->token) == TOKEN_SCAN)
+        slot_scanned(shard, event);
+    else
+        apply_done(shard, event);
+}
+
+void shard_step(struct shard *shard, const struct shard_event *event, struct shard_actions *actions)
+{
+    actions->count = 0;
+    shard->out = actions;
+    shard->now_ns = event->now_ns;
+    switch (event->kind) {
+    case SHARD_MESSAGE: message_came(shard, event->message); break;
+    case SHARD_OFFERED: offer_came(shard, event); break;
+    case SHARD_LANDED: slot_landed(shard, event); break;
+    case SHARD_SENT: pull_sent(shard, event); break;
+    case SHARD_PEER_LOST: session_peer_lost(shard, event->peer); break;
+    case SHARD_DONE: done_came(shard, event); break;
+    case SHARD_TICK:
+        pulse(shard);
+        pulls_retry(shard);
+        apply_advance(shard);
+        break;
+    }
+    shard->out = NULL;
+}
+
+int64_t shard_next(const struct shard *shard)
+{
+    const int64_t pulls = pulls_next(shard);
+    return pulls < shard->pulse_due_ns ? pulls : shard->pulse_due_ns;
+}
+
+uint32_t shard_actions_max(const struct shard *shard)
+{
+    const struct shard_options *options = &shard->options;
+    return 8 * options->member.slots + (REPLIES_AHEAD + 2) * options->pulls_max +
+           2 * options->sessions_max + 64;
+}
+
+const struct arithmetic_plan *shard_plan(struct shard *shard)
+{
+    return &shard->step.plan;
+}
+
+void shard_work(struct shard *shard, struct arithmetic_work *work)
+{
+    const struct stepping *step = &shard->step;
+    *work = (struct arithmetic_work){
+        .sources = {.base = at_offset(shard, shard->at.slots),
+                    .stride_bytes = shard->slot_stride,
+                    .codec = ARITHMETIC_F32},
+        .average =
+            step->record.rounds && step->phase == STEP_APPLYING ? shard_average(shard) : NULL,
+        .parameters = at_offset(shard, parameter_offset(shard, step->from)),
+        .parameters_next = at_offset(shard, parameter_offset(shard, step->to)),
+        .ranges = at_offset(shard, shard->at.pieces),
+        .ranges_n = shard->pieces_count};
+    for (uint32_t i = 0; i < shard->states_count; i++) {
+        work->state_next[i] = at_offset(shard, shard->at.states + i * shard->state_stride);
+        work->state[i] = work->state_next[i];
+    }
+}
+
+float *shard_average(struct shard *shard)
+{
+    return at_offset(shard, shard->at.average);
+}
+
+double *shard_sums(struct shard *shard)
+{
+    return at_offset(shard, shard->at.sums);
+}
+
+const struct ledger *shard_ledger(const struct shard *shard)
+{
+    return &shard->ledger;
+}
+
+void shard_figures(const struct shard *shard, struct shard_figures *figures)
+{
+    *figures = shard->figures;
+    figures->logged = shard->ledger.index;
+    figures->applied = shard->applied;
+    figures->version = shard->version;
+    figures->whole = shard->whole;
+    for (uint32_t i = 0; i < shard->options.member.slots; i++)
+        figures->landing += shard->slots[i].generation != 0;
+    for (uint32_t i = 0; i < shard->options.member.parameter_slots; i++)
+        figures->pinned += shard->parameters[i].pins > 0;
+}
+
+const float *shard_parameters(struct shard *shard, uint64_t *version)
+{
+    const uint32_t index = parameters_find(shard, shard->version);
+    *version = shard->version;
+    return index == UINT32_MAX ? NULL : at_offset(shard, parameter_offset(shard, index));
+}
+
+bool shard_plant(struct shard *shard, const char *name)
+{
+    const struct {
+        const char *name;
+        bool *flag;
+    } plants[] = {{"stale-record", &shard->plant.stale_record},
+                  {"pin-ignored", &shard->plant.pin_ignored},
+                  {"checksum-ignored", &shard->plant.checksum_ignored},
+                  {"whole-early", &shard->plant.whole_early},
+                  {"torn-step", &shard->plant.torn_step},
+                  {"moments-twice", &shard->plant.moments_twice}};
+    for (size_t i = 0; i < sizeof plants / sizeof *plants; i++)
+        if (strcmp(plants[i].name, name) == 0)
+            return *plants[i].flag = true;
+    return false;
+}

@@ -1,0 +1,250 @@
+/* Gradients that land: generations, chunks, closing.
+ *
+ *     free --first chunk--> landing --all chunks, scanned--> told --CLOSE applied--> free
+ *                              |                                       ^
+ *                              +------------ CLOSE, nothing in flight -+
+ *
+ * A generation that was closed never lands again: its late chunks are refused by number. */
+#include "server/shard/shard_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint64_t *bits_of(struct shard *shard, uint32_t slot)
+{
+    return at_offset(shard, shard->at.bits + (uint64_t)slot * shard->bit_words * sizeof(uint64_t));
+}
+
+static bool bit(const uint64_t *bits, uint64_t i)
+{
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+static void say_landed(struct shard *shard, uint32_t index, const struct shard_event *scan)
+{
+    struct slot *slot = &shard->slots[index];
+    struct message *message = tell(shard, MESSAGE_LANDED);
+    message->landed = (struct message_landed){.slot = index,
+                                              .generation = slot->generation,
+                                              .name = slot->name,
+                                              .digest = slot->digest,
+                                              .intact = !slot->bad,
+                                              .not_finite = UINT64_MAX};
+    slot->told = true;
+    if (!scan)
+        return;
+    if (scan->not_finite != UINT64_MAX)
+        message->landed.not_finite = shard->options.member.first + scan->not_finite;
+    else
+        memcpy(&message->landed.magnitude, &scan->largest_bits, sizeof scan->largest_bits);
+    message->landed.sum_squares = isfinite(scan->sum_squares) ? scan->sum_squares : 0;
+}
+
+/* The tail of MOMENTS is judged here: a NaN count would poison all that follow. Its elements are
+ * numbered behind the model's. */
+static uint64_t moments_not_finite(struct shard *shard, uint32_t index)
+{
+    const char *tail =
+        at_offset(shard, slot_offset(shard, index) + shard->elements * sizeof(float));
+    for (uint64_t i = 0; i < shard->moments_count; i++) {
+        struct moments moments;
+        memcpy(&moments, tail + i * sizeof moments, sizeof moments);
+        if (!isfinite(moments.count) || !isfinite(moments.mean) || !isfinite(moments.m2) ||
+            moments.count < 0 || moments.m2 < 0)
+            return shard->elements + i;
+    }
+    return UINT64_MAX;
+}
+
+static void range_complete(struct shard *shard, uint32_t index)
+{
+    struct slot *slot = &shard->slots[index];
+    if (slot->bad || slot->told || slot->scanning || slot->closing)
+        return;
+    struct shard_event nothing = {.not_finite = UINT64_MAX};
+    if (shard->elements == 0) {
+        nothing.not_finite = moments_not_finite(shard, index);
+        say_landed(shard, index, &nothing);
+        return;
+    }
+    slot->scanning = true;
+    struct shard_action *action = act(shard, SHARD_SCAN);
+    action->offset = slot_offset(shard, index);
+    action->length = shard->elements * sizeof(float);
+    action->token = token_make(TOKEN_SCAN, slot->generation & UINT32_MAX, index);
+}
+
+void slot_scanned(struct shard *shard, const struct shard_event *event)
+{
+    const uint32_t index = (uint32_t)token_low(event->token);
+    struct slot *slot = &shard->slots[index];
+    struct shard_event scan = *event;
+    slot->scanning = false;
+    if (!slot->closing) {
+        if (scan.not_finite == UINT64_MAX)
+            scan.not_finite = moments_not_finite(shard, index);
+        say_landed(shard, index, &scan);
+    }
+    slots_free_due(shard);
+}
+
+static void mark_bad(struct shard *shard, uint32_t index)
+{
+    struct slot *slot = &shard->slots[index];
+    if (slot->bad || slot->told)
+        return;
+    slot->bad = true;
+    say_landed(shard, index, NULL);
+}
+
+/* Whether this head may open or continue the slot's use at all. */
+static bool belongs(struct shard *shard, const struct head_chunk *head,
+                    const struct session *session)
+{
+    if (head->epoch != shard->ledger.epoch || head->slot >= shard->options.member.slots)
+        return false;
+    struct slot *slot = &shard->slots[head->slot];
+    if (head->generation <= slot->freed || slot->closing)
+        return false;
+    if (slot->generation == 0)
+        return true;
+    return slot->generation == head->generation && slot->name.worker == session->worker &&
+           slot->name.incarnation == session->incarnation;
+}
+
+static void open_slot(struct shard *shard, const struct head_chunk *head,
+                      const struct session *session)
+{
+    struct slot *slot = &shard->slots[head->slot];
+    const uint64_t freed = slot->freed;
+    *slot = (struct slot){.freed = freed,
+                          .generation = head->generation,
+                          .name = {.worker = session->worker,
+                                   .incarnation = session->incarnation,
+                                   .sequence = head->sequence},
+                          .digest = head->digest,
+                          .basis = head->basis};
+    memset(bits_of(shard, head->slot), 0, shard->bit_words * sizeof(uint64_t));
+}
+
+static bool right_shape(const struct shard *shard, const struct head_chunk *head, uint64_t length)
+{
+    const uint64_t chunk = shard->options.chunk_bytes;
+    if (shard->body_bytes == 0)
+        return length == 0 && head->offset == 0 && head->length == 0;
+    if (head->offset % chunk || head->offset >= shard->body_bytes || head->length != length)
+        return false;
+    const uint64_t rest = shard->body_bytes - head->offset;
+    return length == (rest < chunk ? rest : chunk);
+}
+
+static void refuse(struct shard *shard, const struct shard_event *event)
+{
+    shard->figures.heads_dropped++;
+    if (event->length)
+        act(shard, SHARD_REFUSE)->offer = event->offer;
+}
+
+static void take(struct shard *shard, const struct head_chunk *head,
+                 const struct shard_event *event)
+{
+    struct slot *slot = &shard->slots[head->slot];
+    uint64_t *bits = bits_of(shard, head->slot);
+    const uint64_t chunk = head->offset / shard->options.chunk_bytes;
+    if (slot->told || bit(bits, chunk)) { /* sent again although it is here: no fault */
+        act(shard, SHARD_REFUSE)->offer = event->offer;
+        return;
+    }
+    bits[chunk / 64] |= UINT64_C(1) << (chunk % 64);
+    slot->in_flight++;
+    struct shard_action *action = act(shard, SHARD_TAKE);
+    action->offer = event->offer;
+    action->offset = slot_offset(shard, head->slot) + head->offset;
+    action->length = event->length;
+    action->token = token_make(TOKEN_CHUNK, head->crc, chunk * SLOTS_MAX + head->slot);
+}
+
+void slot_chunk(struct shard *shard, const struct shard_event *event)
+{
+    struct head_chunk head;
+    memcpy(&head, event->head, sizeof head);
+    const struct session *session = session_find(shard, head.session, event->peer);
+    if (!session || !belongs(shard, &head, session)) {
+        refuse(shard, event);
+        return;
+    }
+    struct slot *slot = &shard->slots[head.slot];
+    if (slot->generation == 0)
+        open_slot(shard, &head, session);
+    slot->peer = event->peer;
+    const bool same = slot->name.sequence == head.sequence && slot->digest == head.digest &&
+                      slot->basis == head.basis;
+    if (!same || !right_shape(shard, &head, event->length) || head.dtype != HEAD_FLOAT32) {
+        refuse(shard, event);
+        mark_bad(shard, head.slot);
+    } else if (event->length) {
+        take(shard, &head, event);
+    } else {
+        range_complete(shard, head.slot);
+    }
+}
+
+void slot_landed(struct shard *shard, const struct shard_event *event)
+{
+    const uint32_t index = (uint32_t)(token_low(event->token) % SLOTS_MAX);
+    const uint64_t chunk = token_low(event->token) / SLOTS_MAX;
+    struct slot *slot = &shard->slots[index];
+    uint64_t *bits = bits_of(shard, index);
+    ASSERT(slot->in_flight > 0 && bit(bits, chunk));
+    slot->in_flight--;
+    if (event->status != GRADWEIR_OK) {
+        bits[chunk / 64] &= ~(UINT64_C(1) << (chunk % 64)); /* it may come again */
+    } else {
+        slot->received += event->length;
+        shard->figures.bytes_in += event->length;
+        if (event->crc != (uint32_t)token_high(event->token) && !shard->plant.checksum_ignored) {
+            shard->figures.checksum_failures++;
+            mark_bad(shard, index);
+        }
+    }
+    if (slot->received == shard->body_bytes)
+        range_complete(shard, index);
+    slots_free_due(shard);
+}
+
+static void free_slot(struct shard *shard, uint32_t index)
+{
+    struct slot *slot = &shard->slots[index];
+    const uint64_t generation = slot->close_generation;
+    *slot = (struct slot){.freed = generation};
+    tell(shard, MESSAGE_FREED)->freed =
+        (struct message_freed){.slot = index, .generation = generation};
+}
+
+void slots_free_due(struct shard *shard)
+{
+    for (uint32_t i = 0; i < shard->options.member.slots; i++) {
+        const struct slot *slot = &shard->slots[i];
+        if (slot->closing && slot->in_flight == 0 && !slot->scanning &&
+            shard->applied >= slot->close_after)
+            free_slot(shard, i);
+    }
+}
+
+void slot_close(struct shard *shard, const struct message_close *close)
+{
+    if (close->slot >= shard->options.member.slots)
+        return;
+    struct slot *slot = &shard->slots[close->slot];
+    if (close->generation <= slot->freed) { /* said twice: so is the answer */
+        tell(shard, MESSAGE_FREED)->freed =
+            (struct message_freed){.slot = close->slot, .generation = close->generation};
+        return;
+    }
+    if (slot->generation > close->generation)
+        return;
+    slot->closing = true;
+    slot->close_generation = close->generation;
+    slot->close_after = close->after;
+    slots_free_due(shard);
+}
