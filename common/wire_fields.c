@@ -29,9 +29,9 @@ static void pack_counted(msgpack_packer *packer, const struct field *field, cons
 {
     const uint32_t count = read_u32(base, field->count);
     ASSERT(count <= field->max);
-    const char *place = (const char *)base + field->offset;
+    const void *place = (const char *)base + field->offset;
     if (field->type == FIELD_DATA)
-        memcpy(&place, place, sizeof place);
+        memcpy(&place, place, sizeof(const void *));
     pack_binary(packer, place, (size_t)count * field->size);
 }
 
@@ -118,11 +118,12 @@ static gradweir_status unpack_text(const msgpack_object *object, const struct fi
     if (object->via.str.size >= field->size)
         return fail(GRADWEIR_ERR_PROTOCOL, "%s has %u bytes, at most %u are allowed", field->name,
                     object->via.str.size, field->size - 1);
-    if (memchr(object->via.str.ptr, 0, object->via.str.size))
+    if (object->via.str.size && memchr(object->via.str.ptr, 0, object->via.str.size))
         return fail(GRADWEIR_ERR_PROTOCOL, "%s has a zero byte in it", field->name);
     char *place = (char *)base + field->offset;
     memset(place, 0, field->size);
-    memcpy(place, object->via.str.ptr, object->via.str.size);
+    if (object->via.str.size)
+        memcpy(place, object->via.str.ptr, object->via.str.size);
     return GRADWEIR_OK;
 }
 

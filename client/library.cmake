@@ -1,0 +1,46 @@
+# libgradweir, shared and static, and its installation with headers, a pkg-config file and a CMake package.
+#
+# gradweir_library(OBJECTS): from an object library with the client's sources makes
+#   gradweir_shared   libgradweir.so, soname libgradweir.so.MAJOR; what is not marked visible stays inside
+#   gradweir_static   libgradweir.a: one object made of the client and what it needs of common/, its hidden symbols
+#                     made local, so that only gradweir_ leaves it, as from the shared one
+include(GNUInstallDirs)
+
+set(GRADWEIR_NEEDS libzmq msgpack libisal libxxhash)
+if(BACKEND_UCX)
+    list(APPEND GRADWEIR_NEEDS ucx)
+endif()
+
+function(gradweir_library objects)
+    add_library(gradweir_shared SHARED $<TARGET_OBJECTS:${objects}>)
+    target_link_libraries(gradweir_shared PRIVATE gradweir_common)
+    target_link_options(gradweir_shared PRIVATE -Wl,--no-undefined)
+    target_include_directories(gradweir_shared INTERFACE ${PROJECT_SOURCE_DIR}/client/include)
+    set_target_properties(gradweir_shared PROPERTIES OUTPUT_NAME gradweir
+        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+
+    set(archive ${CMAKE_BINARY_DIR}/libgradweir.a)
+    set(whole ${CMAKE_CURRENT_BINARY_DIR}/gradweir_whole.o)
+    add_custom_command(OUTPUT ${archive}
+        COMMAND ${CMAKE_LINKER} -r -o ${whole} $<TARGET_OBJECTS:${objects}> $<TARGET_FILE:gradweir_common>
+        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole}
+        COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
+        COMMAND ${CMAKE_AR} qcs ${archive} ${whole}
+        DEPENDS ${objects} $<TARGET_OBJECTS:${objects}> gradweir_common
+        COMMAND_EXPAND_LISTS VERBATIM)
+    add_custom_target(gradweir_static ALL DEPENDS ${archive})
+
+    list(JOIN GRADWEIR_NEEDS " " GRADWEIR_NEEDS_TEXT)
+    set(package ${CMAKE_INSTALL_LIBDIR}/cmake/gradweir)
+    configure_file(${PROJECT_SOURCE_DIR}/client/gradweir.pc.in gradweir.pc @ONLY)
+    configure_file(${PROJECT_SOURCE_DIR}/client/gradweirConfig.cmake.in gradweirConfig.cmake @ONLY)
+    include(CMakePackageConfigHelpers)
+    write_basic_package_version_file(gradweirConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+
+    install(TARGETS gradweir_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/client/include/gradweir DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gradweir.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gradweirConfig.cmake
+        ${CMAKE_CURRENT_BINARY_DIR}/gradweirConfigVersion.cmake DESTINATION ${package})
+endfunction()
