@@ -8,6 +8,7 @@ Each rule is a function of (path, text) or of the whole list of files; tests/tid
 import collections
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -153,9 +154,9 @@ FILE_RULES = [check_length, check_marks, check_guard, check_opening, check_inclu
 
 def list_files(root):
     """What git would keep, or every file when this is not a checkout (a release's tree)."""
-    run = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"], cwd=root,
-                         capture_output=True, text=True)
-    if run.returncode == 0:
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"]
+    run = shutil.which("git") and subprocess.run(command, cwd=root, capture_output=True, text=True)
+    if run and run.returncode == 0:
         return sorted(p for p in run.stdout.split("\n") if p and os.path.isfile(os.path.join(root, p)))
     found = []
     for folder, folders, names in os.walk(root):
