@@ -67,7 +67,12 @@ struct ledger {
     uint32_t summed_factor;
     bool stepping; /* a STEP with rounds was folded and its SUMMED was not */
     uint64_t steps_by_cause[4];
-    uint32_t workers_count; /* numbers given so far: 0 .. workers_count - 1 */
+    uint64_t save_cut, save_index; /* newest SAVE record; 0: none */
+    uint64_t durable;              /* index covered by a whole cut */
+    struct law_settings settings;  /* as asked for. law.settings has the stride (and the window
+                                      with it, when they are equal) lowered to what live workers
+                                      can have in flight, but never below what is fresh */
+    uint32_t workers_count;        /* numbers given so far: 0 .. workers_count - 1 */
     struct optimizer_options optimizer;
     struct law law; /* settings in force, window, version */
     struct ledger_worker workers[WORKERS_MAX];
