@@ -233,6 +233,20 @@ size_t arithmetic_tree_cover(uint64_t first_block, const double *sums, size_t n,
     return tree.n;
 }
 
+size_t arithmetic_tree_places(uint64_t first_block, uint64_t n,
+                              struct arithmetic_node nodes[ARITHMETIC_NODES_MAX])
+{
+    size_t count = 0;
+    for (uint64_t at = first_block, end = first_block + n; at < end; count++) {
+        uint32_t level = 0;
+        while (at % (UINT64_C(2) << level) == 0 && (UINT64_C(2) << level) <= end - at)
+            level++;
+        nodes[count] = (struct arithmetic_node){.index = at >> level, .level = level};
+        at += UINT64_C(1) << level;
+    }
+    return count;
+}
+
 /* Whatever has no sibling stands for its parent, so what is left is folded from the right: 7 blocks
  * are (0..3) + ((4, 5) + 6). */
 double arithmetic_tree_sum(const struct arithmetic_tree *tree)

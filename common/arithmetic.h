@@ -239,6 +239,10 @@ struct arithmetic_node {
 size_t arithmetic_tree_cover(uint64_t first_block, const double *sums, size_t n,
                              struct arithmetic_node nodes[ARITHMETIC_NODES_MAX]);
 
+/* The same nodes' places without their sums: what a peer's bare sums belong to. n < 2^40. */
+size_t arithmetic_tree_places(uint64_t first_block, uint64_t n,
+                              struct arithmetic_node nodes[ARITHMETIC_NODES_MAX]);
+
 /* A joining of nodes that arrive in block order, from any cut. */
 struct arithmetic_tree {
     size_t n;

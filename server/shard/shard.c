@@ -201,6 +201,28 @@ double *shard_sums(struct shard *shard)
     return at_offset(shard, shard->at.sums);
 }
 
+void *shard_slot(struct shard *shard, uint32_t slot, uint64_t *bytes)
+{
+    ASSERT(slot < shard->options.member.slots);
+    *bytes = shard->body_bytes;
+    return at_offset(shard, slot_offset(shard, slot));
+}
+
+void shard_measure_average(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
+                           uint64_t end)
+{
+    const float *average = shard_average(shard);
+    double *sums = shard_sums(shard);
+    ASSERT(begin % shard->block == 0);
+    for (uint64_t at = begin; at < end; at += shard->block) {
+        struct arithmetic_measure piece;
+        const uint64_t rest = end - at;
+        arithmetic->measure(ARITHMETIC_F32, average + at, rest < shard->block ? rest : shard->block,
+                            &piece);
+        sums[at / shard->block] = piece.sum_squares;
+    }
+}
+
 const struct ledger *shard_ledger(const struct shard *shard)
 {
     return &shard->ledger;

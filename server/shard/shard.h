@@ -115,6 +115,15 @@ void shard_work(struct shard *shard, struct arithmetic_work *work);
 float *shard_average(struct shard *shard);
 double *shard_sums(struct shard *shard); /* one per block of the range */
 
+/* The second half of an AVERAGE job: the sum of squares of each of the model's blocks within
+ * [begin, end) of the average, into shard_sums. */
+void shard_measure_average(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
+                           uint64_t end);
+
+/* A waiting gradient's bytes: the range as float32, then the MOMENTS tail. For replay, which puts
+ * recorded bodies there itself. */
+void *shard_slot(struct shard *shard, uint32_t slot, uint64_t *bytes);
+
 const struct ledger *shard_ledger(const struct shard *shard);
 
 struct shard_figures {

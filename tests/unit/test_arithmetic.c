@@ -192,3 +192,20 @@ Test(arithmetic, the_tree_is_the_same_from_every_cut_and_refuses_gaps)
             cr_expect_not(arithmetic_tree_add(&whole, (struct arithmetic_node){.level = 64}));
         }
 }
+
+Test(arithmetic, places_of_tree_nodes_are_those_of_their_sums)
+{
+    double sums[70];
+    for (size_t i = 0; i < 70; i++)
+        sums[i] = (double)i;
+    for (uint64_t first = 0; first < 40; first++) {
+        for (size_t n = 0; n < 70; n++) {
+            struct arithmetic_node covered[ARITHMETIC_NODES_MAX], places[ARITHMETIC_NODES_MAX];
+            const size_t count = arithmetic_tree_cover(first, sums, n, covered);
+            cr_assert_eq(arithmetic_tree_places(first, n, places), count);
+            for (size_t i = 0; i < count; i++)
+                cr_assert(places[i].index == covered[i].index &&
+                          places[i].level == covered[i].level);
+        }
+    }
+}

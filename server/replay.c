@@ -1,0 +1,223 @@
+/* Feeds a recording's records and bodies to shard cores in this process. The records are taken as
+ * they are, so every number in them is the run's own; sums over the model are computed again and
+ * must give the recorded bits. */
+#include "server/replay.h"
+
+#include "common/checksum.h"
+#include "server/recording.h"
+#include "server/shard/shard_local.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct replay {
+    const struct replay_options *options;
+    struct recording_reader *reader;
+    struct shard_local *shards[MEMBERS_MAX];
+    struct arithmetic_tree sums; /* of the step that waits for SUMMED */
+    uint64_t sums_version;
+    double clip_average;
+    uint64_t *digests;
+    struct replay_result result;
+};
+
+static gradweir_status open_shards(struct replay *replay, const struct record *map)
+{
+    struct law_settings law;
+    struct optimizer_options optimizer;
+    TRY(ledger_settings_read(map->map.settings, &law, &optimizer));
+    const struct model *model = recording_model(replay->reader);
+    if (map->map.layout_hash != model->hash)
+        return fail(GRADWEIR_ERR_CORRUPT, "the log was made with another layout than layout.model");
+    replay->clip_average = law.clip_average;
+    for (uint32_t i = 0; i < replay->options->shards; i++) {
+        const struct model_range range = model_shard(model, replay->options->shards, i);
+        const struct shard_options options = {.member = {.shard = i,
+                                                         .members = replay->options->shards,
+                                                         .first = range.first,
+                                                         .count = range.elements,
+                                                         .moments = range.moments > 0,
+                                                         .slots = map->map.slots,
+                                                         .parameter_slots = 3,
+                                                         .layout_hash = model->hash},
+                                              .optimizer = optimizer,
+                                              .sessions_max = 1,
+                                              .pulls_max = 1,
+                                              .chunk_bytes = 1 << 20,
+                                              .pull_patience_ns = 1};
+        TRY(shard_local_open(model, &law, &options, replay->options->simd, &replay->shards[i]));
+    }
+    return GRADWEIR_OK;
+}
+
+static gradweir_status put_bodies(struct replay *replay, uint64_t index, uint32_t slot)
+{
+    const struct model *model = recording_model(replay->reader);
+    for (uint32_t i = 0; i < replay->options->shards; i++) {
+        const struct model_range range = model_shard(model, replay->options->shards, i);
+        uint64_t bytes;
+        float *floats = shard_slot(replay->shards[i]->shard, slot, &bytes);
+        struct moments *tail = range.moments ? calloc(range.moments, sizeof *tail) : NULL;
+        if (range.moments && !tail)
+            return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for moments");
+        const gradweir_status status =
+            recording_fetch(replay->reader, index, range.first, range.elements, floats, tail);
+        if (status == GRADWEIR_OK && tail)
+            memcpy(floats + range.elements, tail, range.moments * sizeof *tail);
+        free(tail);
+        TRY(status);
+    }
+    return GRADWEIR_OK;
+}
+
+static gradweir_status add_sums(struct replay *replay, const struct message_sums *sums)
+{
+    if (sums->version != replay->sums_version) {
+        arithmetic_tree_init(&replay->sums);
+        replay->sums_version = sums->version;
+    }
+    struct arithmetic_node nodes[ARITHMETIC_NODES_MAX];
+    /* The nodes' places follow from the range; only their sums travel. */
+    const size_t count = arithmetic_tree_places(sums->first_block, sums->blocks, nodes);
+    if (count != sums->nodes_count)
+        return fail(GRADWEIR_ERR_PROTOCOL, "%u sums for %zu nodes", sums->nodes_count, count);
+    for (size_t i = 0; i < count; i++) {
+        nodes[i].sum = sums->nodes[i];
+        if (!arithmetic_tree_add(&replay->sums, nodes[i]))
+            return fail(GRADWEIR_ERR_PROTOCOL, "the shards' sums leave a gap");
+    }
+    return GRADWEIR_OK;
+}
+
+static gradweir_status feed(struct replay *replay, const struct message *message)
+{
+    for (uint32_t i = 0; i < replay->options->shards; i++) {
+        struct shard_local *local = replay->shards[i];
+        shard_local_event(local, &(struct shard_event){.kind = SHARD_MESSAGE, .message = message});
+        for (uint32_t k = 0; k < local->outbox_count; k++) {
+            const struct shard_action *action = &local->outbox[k];
+            if (action->kind == SHARD_SEND && action->message.kind == MESSAGE_SUMS)
+                TRY(add_sums(replay, &action->message.sums));
+            if (action->kind == SHARD_SAY)
+                return fail(GRADWEIR_ERR_CORRUPT, "%s", action->message.denied.text);
+        }
+    }
+    return GRADWEIR_OK;
+}
+
+static gradweir_status check_summed(const struct replay *replay, const struct record_summed *summed)
+{
+    const double norm = sqrt(arithmetic_tree_sum(&replay->sums));
+    const float factor = (float)arithmetic_clip_factor(norm, replay->clip_average);
+    uint32_t bits;
+    memcpy(&bits, &factor, sizeof bits);
+    if (bits != summed->factor)
+        return fail(
+            GRADWEIR_ERR_CORRUPT,
+            "version %llu: the average's clip factor is %.9g here and was another in the run",
+            (unsigned long long)summed->version, (double)factor);
+    return GRADWEIR_OK;
+}
+
+static gradweir_status take_digest(struct replay *replay)
+{
+    const struct model *model = recording_model(replay->reader);
+    size_t blocks = 0;
+    for (uint32_t i = 0; i < replay->options->shards; i++) {
+        const struct model_range range = model_shard(model, replay->options->shards, i);
+        const float *parameters =
+            shard_parameters(replay->shards[i]->shard, &replay->result.version);
+        if (!parameters)
+            return fail(GRADWEIR_ERR_STATE, "the recording ends before the first parameters");
+        blocks += checksum_blocks(parameters, range.elements, sizeof(float), model->block,
+                                  replay->digests + blocks);
+    }
+    replay->result.digest = checksum_combine(replay->digests, blocks);
+    return GRADWEIR_OK;
+}
+
+static gradweir_status stepped(struct replay *replay, uint64_t version)
+{
+    const struct replay_options *options = replay->options;
+    const struct message whole = {
+        .kind = MESSAGE_WHOLE, .epoch = UINT32_MAX, .timeline = 1, .whole.version = version};
+    TRY(feed(replay, &whole));
+    if (options->every == 0 || version % options->every || !options->out)
+        return GRADWEIR_OK;
+    TRY(take_digest(replay));
+    fprintf(options->out, "version %llu digest %016llx\n", (unsigned long long)version,
+            (unsigned long long)replay->result.digest);
+    return GRADWEIR_OK;
+}
+
+static gradweir_status replay_record(struct replay *replay, const struct record *record)
+{
+    const struct message message = {.kind = MESSAGE_RECORD,
+                                    .epoch = record->epoch,
+                                    .timeline = record->timeline,
+                                    .record = *record};
+    if (record->kind == RECORD_MAP && !replay->shards[0])
+        TRY(open_shards(replay, record));
+    if (!replay->shards[0])
+        return fail(GRADWEIR_ERR_CORRUPT, "the log does not begin with a MAP");
+    if (record->kind == RECORD_ADMIT)
+        TRY(put_bodies(replay, record->index, record->admit.slot));
+    if (record->kind == RECORD_FIRST)
+        TRY(put_bodies(replay, record->index, record->first.slot));
+    if (record->kind == RECORD_SUMMED)
+        TRY(check_summed(replay, &record->summed));
+    TRY(feed(replay, &message));
+    replay->result.records++;
+    replay->result.admitted += record->kind == RECORD_ADMIT;
+    replay->result.refused += record->kind == RECORD_REFUSE;
+    if (record->kind == RECORD_STEP && !record->step.rounds)
+        TRY(stepped(replay, record->step.version));
+    if (record->kind == RECORD_SUMMED)
+        TRY(stepped(replay, record->summed.version));
+    return GRADWEIR_OK;
+}
+
+static gradweir_status replay_all(struct replay *replay)
+{
+    const struct replay_options *options = replay->options;
+    TRY(recording_read(options->folder, &replay->reader));
+    const struct model *model = recording_model(replay->reader);
+    replay->digests = calloc(model->blocks + 1, sizeof *replay->digests);
+    if (!replay->digests)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for digests");
+    for (;;) {
+        struct record record;
+        const gradweir_status status = recording_next(replay->reader, &record);
+        if (status == GRADWEIR_ERR_AGAIN)
+            break;
+        TRY(status);
+        const bool beyond = record.kind == RECORD_STEP && record.step.version > options->until;
+        if (beyond)
+            break;
+        TRY(replay_record(replay, &record));
+    }
+    if (!replay->shards[0])
+        return fail(GRADWEIR_ERR_STATE, "the recording in %s holds no records", options->folder);
+    return take_digest(replay);
+}
+
+gradweir_status replay_run(const struct replay_options *options, struct replay_result *result)
+{
+    if (options->shards == 0 || options->shards > MEMBERS_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "shards is %u: 1 to %d are allowed", options->shards,
+                    MEMBERS_MAX);
+    struct replay *replay = calloc(1, sizeof *replay);
+    if (!replay)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory to replay");
+    replay->options = options;
+    const gradweir_status status = replay_all(replay);
+    *result = replay->result;
+    for (uint32_t i = 0; i < options->shards; i++)
+        shard_local_close(replay->shards[i]);
+    recording_reader_free(replay->reader);
+    free(replay->digests);
+    free(replay);
+    return status;
+}

@@ -1,0 +1,133 @@
+/* Computes a shard's jobs at once, in the caller's thread. */
+#include "server/shard/shard_local.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { JOBS_MAX = SLOTS_MAX + 8 };
+
+gradweir_status shard_local_open(const struct model *model, const struct law_settings *law,
+                                 const struct shard_options *options, const char *simd,
+                                 struct shard_local **local)
+{
+    uint64_t bytes;
+    char plan[512];
+    TRY(shard_arena_bytes(model, law, options, &bytes, plan, sizeof plan));
+    struct shard_local *made = calloc(1, sizeof *made);
+    if (!made)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a shard");
+    made->arithmetic = arithmetic_choose(simd);
+    made->shard = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    gradweir_status status = GRADWEIR_OK;
+    if (!made->arithmetic)
+        status = fail(GRADWEIR_ERR_UNSUPPORTED, "this machine cannot run %s", simd);
+    else if (!made->shard)
+        status = fail(GRADWEIR_ERR_NO_MEMORY, "no memory for an arena: %s", plan);
+    else {
+        memset(made->shard, 0, bytes);
+        status = shard_init(made->shard, bytes, model, law, options);
+    }
+    if (status == GRADWEIR_OK) {
+        made->actions.max = shard_actions_max(made->shard);
+        made->outbox_max = 4 * made->actions.max;
+        made->actions.items = calloc(made->actions.max, sizeof *made->actions.items);
+        made->outbox = calloc(made->outbox_max, sizeof *made->outbox);
+        if (!made->actions.items || !made->outbox)
+            status = fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a shard's actions");
+    }
+    if (status != GRADWEIR_OK) {
+        shard_local_close(made);
+        return status;
+    }
+    *local = made;
+    return GRADWEIR_OK;
+}
+
+void shard_local_close(struct shard_local *local)
+{
+    if (!local)
+        return;
+    free(local->actions.items);
+    free(local->outbox);
+    free(local->shard);
+    free(local);
+}
+
+static uint64_t first_not_finite(const float *numbers, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &numbers[i], sizeof bits);
+        if ((bits & 0x7f800000u) == 0x7f800000u)
+            return i;
+    }
+    return UINT64_MAX;
+}
+
+static void scan(struct shard_local *local, const struct shard_action *job,
+                 struct shard_event *done)
+{
+    const float *numbers = shard_address(local->shard, job->offset);
+    const uint64_t count = job->length / sizeof(float);
+    for (uint64_t at = 0; at < count; at += ARITHMETIC_BLOCK) {
+        struct arithmetic_measure piece;
+        const uint64_t rest = count - at;
+        local->arithmetic->measure(ARITHMETIC_F32, numbers + at,
+                                   rest < ARITHMETIC_BLOCK ? rest : ARITHMETIC_BLOCK, &piece);
+        done->sum_squares += piece.sum_squares;
+        if (piece.largest_bits > done->largest_bits)
+            done->largest_bits = piece.largest_bits;
+    }
+    if (!arithmetic_finite(done->largest_bits))
+        done->not_finite = first_not_finite(numbers, count);
+}
+
+static void average(struct shard_local *local, const struct shard_action *job)
+{
+    struct arithmetic_work work;
+    shard_work(local->shard, &work);
+    local->arithmetic->average(shard_plan(local->shard), &work.sources, job->begin, job->end,
+                               shard_average(local->shard) + job->begin);
+    shard_measure_average(local->shard, local->arithmetic, job->begin, job->end);
+}
+
+static void compute(struct shard_local *local, const struct shard_action *job, int64_t now_ns,
+                    struct shard_event *done)
+{
+    *done = (struct shard_event){
+        .kind = SHARD_DONE, .now_ns = now_ns, .token = job->token, .not_finite = UINT64_MAX};
+    if (job->kind == SHARD_SCAN) {
+        scan(local, job, done);
+    } else if (job->kind == SHARD_AVERAGE) {
+        average(local, job);
+    } else {
+        struct arithmetic_work work;
+        shard_work(local->shard, &work);
+        local->arithmetic->step(shard_plan(local->shard), &work, job->begin, job->end);
+    }
+}
+
+void shard_local_event(struct shard_local *local, const struct shard_event *event)
+{
+    struct shard_action jobs[JOBS_MAX];
+    uint32_t jobs_count = 0;
+    struct shard_event next = *event;
+    local->outbox_count = 0;
+    for (;;) {
+        shard_step(local->shard, &next, &local->actions);
+        for (uint32_t i = 0; i < local->actions.count; i++) {
+            const struct shard_action *action = &local->actions.items[i];
+            const bool job = action->kind == SHARD_SCAN || action->kind == SHARD_AVERAGE ||
+                             action->kind == SHARD_STEP;
+            ASSERT(job ? jobs_count < JOBS_MAX : local->outbox_count < local->outbox_max);
+            if (job)
+                memcpy(&jobs[jobs_count++], action, offsetof(struct shard_action, head));
+            else
+                local->outbox[local->outbox_count++] = *action;
+        }
+        if (jobs_count == 0)
+            return;
+        compute(local, &jobs[0], event->now_ns, &next);
+        memmove(jobs, jobs + 1, --jobs_count * sizeof *jobs);
+    }
+}

@@ -1,0 +1,27 @@
+/* Runs a shard's core within the caller's thread: computes at once what the core wants computed,
+ * and leaves what goes out (messages, replies, takes) for the caller. For replay, tests, the
+ * simulator. */
+#ifndef GRADWEIR_SERVER_SHARD_SHARD_LOCAL_H
+#define GRADWEIR_SERVER_SHARD_SHARD_LOCAL_H
+
+#include "server/shard/shard.h"
+
+struct shard_local {
+    struct shard *shard; /* an arena of its own */
+    const struct arithmetic *arithmetic;
+    struct shard_actions actions; /* of one step */
+    struct shard_action *outbox;  /* what the last event left to do, in order */
+    uint32_t outbox_count, outbox_max;
+};
+
+/* member etc. as in options; simd NULL: the best there is. */
+gradweir_status shard_local_open(const struct model *model, const struct law_settings *law,
+                                 const struct shard_options *options, const char *simd,
+                                 struct shard_local **local);
+void shard_local_close(struct shard_local *local);
+
+/* Steps the core, and again for every computation, until none is wanted. The outbox then holds the
+ * other actions of all these steps. */
+void shard_local_event(struct shard_local *local, const struct shard_event *event);
+
+#endif
