@@ -3,8 +3,8 @@
  *
  *   arena:  struct shard | sessions | pulls | records | pieces | sums | moments | chunk bits |
  *           slots (gradients) | parameter slots | optimizer states | average */
-#ifndef GRADWEIR_SERVER_SHARD_INTERNAL_H
-#define GRADWEIR_SERVER_SHARD_INTERNAL_H
+#ifndef GRADWEIR_SHARD_SHARD_INTERNAL_H
+#define GRADWEIR_SHARD_SHARD_INTERNAL_H
 
 #include "server/shard/shard.h"
 
