@@ -1,0 +1,223 @@
+/* Gradweir: push gradients, pull parameters.
+ *
+ *     gradweir_options options;
+ *     gradweir_options_default(&options);
+ *     options.address = "127.0.0.1:7070";
+ *     options.identity = "worker-3";
+ *
+ *     gradweir_client *client;
+ *     gradweir_open(&options, &client);
+ *     gradweir_bind(client, tensors, tensors_count);         what the model is, and where it lies
+ *     gradweir_offer(client);                                 first parameters; the first offer
+ * wins for (;;) { gradweir_ticket ticket; gradweir_receipt receipt; gradweir_pull(client, &ticket);
+ *         gradweir_wait(client, ticket, 10000, &receipt);     your parameters are version
+ * receipt.version
+ *         ... compute gradients from them, into the bound memory ...
+ *         gradweir_push(client, samples, &ticket);            the memory is yours again
+ *         gradweir_wait(client, ticket, 10000, &receipt);     its verdict: GRADWEIR_ADMITTED, ...
+ *     }
+ *     gradweir_close(client);
+ *
+ * What holds:
+ *   - A gradient is applied on all servers or on none, exactly once, in one order. Its receipt says
+ *     what became of it; it is resent by itself until there is one, over any reconnect.
+ *   - A pull gives one version of the whole model, never a mixture.
+ *   - Every wait has a deadline. A function that fails returns a negative status, changes nothing
+ * it does not say, and gradweir_last_error tells who, which tensor, and what was expected.
+ *   - Nothing here ends the process or installs a signal handler.
+ *
+ * A client belongs to one thread at a time. With progress = GRADWEIR_PROGRESS_CALLER bodies move
+ * only inside calls of this library; with GRADWEIR_PROGRESS_THREAD a helper thread moves them
+ * meanwhile.
+ *
+ * Groups of ranks that act as one worker come with a header of their own. */
+#ifndef GRADWEIR_GRADWEIR_H
+#define GRADWEIR_GRADWEIR_H
+
+#include "status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define GRADWEIR_API __attribute__((visibility("default")))
+#else
+#define GRADWEIR_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gradweir_client gradweir_client;
+
+/* A claim on a push or pull. Just a number: nothing leaks when it is forgotten. 0 is none. A ticket
+ * is traded once by gradweir_wait; the results of the last 64 are kept. */
+typedef uint64_t gradweir_ticket;
+
+enum gradweir_progress { GRADWEIR_PROGRESS_CALLER = 0, GRADWEIR_PROGRESS_THREAD = 1 };
+enum gradweir_role { GRADWEIR_WORKER = 1, GRADWEIR_READER = 2 };
+enum gradweir_kind { GRADWEIR_PARAMETER = 0, GRADWEIR_MOMENTS = 1 };
+
+/* Verdicts on a push. */
+enum gradweir_verdict {
+    GRADWEIR_NONE = 0,       /* not a push */
+    GRADWEIR_ADMITTED = 1,   /* in the log of all servers, once */
+    GRADWEIR_STALE = 2,      /* its basis is too old */
+    GRADWEIR_FUTURE = 3,     /* its basis does not exist yet */
+    GRADWEIR_NOT_FINITE = 4, /* NaN, infinity, or too large; the receipt names the tensor */
+    GRADWEIR_MISMATCH = 5,   /* another layout, or the bytes were not those that were described */
+    GRADWEIR_CANCELLED = 6,  /* it did not arrive in time, or the worker was replaced */
+    GRADWEIR_QUEUE_FULL = 7  /* no room, and the servers are set to refuse rather than wait */
+};
+
+typedef struct gradweir_options {
+    size_t size;         /* sizeof this struct: set by gradweir_options_default */
+    const char *address; /* the coordinator's "host:port" */
+    const char
+        *identity; /* this worker's name, up to 63 bytes; two with one name fence each other */
+    enum gradweir_role role; /* a reader only pulls */
+    const char *public_key;  /* CURVE keys, 40 characters; all NULL: none */
+    const char *secret_key;
+    const char *server_key;
+    int insecure; /* 1: no keys although the address is not loopback */
+    uint32_t
+        connect_timeout_ms; /* how long open and bind wait for a server that is not there: 10000 */
+    uint32_t outstanding;   /* pushes at a time that have no verdict yet, 1..8: 1 */
+    const char *transport;  /* how floats travel: "auto", "posix", "tcp", "rc" */
+    const char *devices;    /* network devices for them, "" = by address */
+    enum gradweir_progress progress;
+} gradweir_options;
+
+/* How the optimizer treats the tensors of a group; negative numbers mean: as the servers' settings.
+ */
+typedef struct gradweir_group {
+    double learning_rate_scale; /* >= 0 */
+    double weight_decay, beta1, beta2;
+    int frozen;
+} gradweir_group;
+
+/* A tensor of the model. All workers bind the same tensors in the same order. */
+typedef struct gradweir_tensor {
+    const char *name;    /* 1..63 bytes, unique */
+    uint32_t dimensions; /* 0..8; 0 is a scalar */
+    uint64_t shape[8];   /* elements per dimension, row-major, no gaps */
+    enum gradweir_kind kind;
+    uint32_t group;       /* 0, or as gradweir_group_add told */
+    void *parameters;     /* written by pull, read by offer. PARAMETER: float[elements];
+                             MOMENTS: struct { double count, mean, m2; }[elements], all workers' */
+    const void *gradient; /* read by push and accumulate. PARAMETER: float[elements];
+                             MOMENTS: what came since the last push, in the same form */
+} gradweir_tensor;
+
+typedef struct gradweir_receipt {
+    gradweir_status status; /* OK, or why there is no verdict and no parameters */
+    enum gradweir_verdict verdict;
+    uint64_t version;   /* push: newest at its admission; pull: what you have now */
+    uint64_t sequence;  /* push: its number, 1, 2, 3, ... */
+    uint64_t index;     /* of its record in the log */
+    uint64_t staleness; /* versions between its basis and its admission */
+    float weight;       /* samples^alpha x decay x clip, before the average divides */
+    uint64_t element;   /* NOT_FINITE: first such element of the model */
+    char tensor[64];    /* NOT_FINITE: the tensor's name; else "" */
+} gradweir_receipt;
+
+/* Defaults: 127.0.0.1:7070, identity "" (the servers choose one), a worker, auto, caller. */
+GRADWEIR_API void gradweir_options_default(gradweir_options *options);
+
+/* Connects to the coordinator; ERR_UNREACHABLE, naming the address, when nobody answers within
+ * connect_timeout_ms. A worker may be started before its server. Strings are copied. */
+GRADWEIR_API gradweir_status gradweir_open(const gradweir_options *options,
+                                           gradweir_client **client);
+
+/* Leaves in order (at most 2 s) and frees everything. NULL is accepted. */
+GRADWEIR_API void gradweir_close(gradweir_client *client);
+
+/* Adds a parameter group before bind; *number is what tensors name. */
+GRADWEIR_API gradweir_status gradweir_group_add(gradweir_client *client,
+                                                const gradweir_group *group, uint32_t *number);
+
+/* Says what the model is and joins the job. The tensors' memory stays the caller's and must live
+ * until close; the array itself is copied. ERR_MISMATCH names the first tensor that differs from
+ * the servers', with both shapes. A reader may bind nothing (count 0) and take the servers' model:
+ * gradweir_elements then tells its size. Once per client. */
+GRADWEIR_API gradweir_status gradweir_bind(gradweir_client *client, const gradweir_tensor *tensors,
+                                           size_t count);
+
+/* Offers the bound parameters as the first ones, and waits until the job has first parameters,
+ * whoever's they are (at most timeout_ms). */
+GRADWEIR_API gradweir_status gradweir_offer(gradweir_client *client, uint32_t timeout_ms);
+
+/* Sends the bound gradient, the mean over `samples` samples, computed from the parameters of the
+ * last pull. Reads bound memory only during the call. Waits for a place (back-pressure) up to
+ * push's own patience of 60 s. ERR_STATE before the first pull. After accumulate calls it sends
+ * what they gathered, and `samples` must be 0. */
+GRADWEIR_API gradweir_status gradweir_push(gradweir_client *client, uint64_t samples,
+                                           gradweir_ticket *ticket);
+
+/* Adds the bound gradient, the mean over `samples` samples, to a local sum (no_sync): four
+ * accumulates and a push are one push of the whole batch, within rounding. */
+GRADWEIR_API gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples);
+
+/* Asks for the newest version. The bound parameter memory is written inside gradweir_wait. */
+GRADWEIR_API gradweir_status gradweir_pull(gradweir_client *client, gradweir_ticket *ticket);
+
+/* Waits for a ticket. OK: *receipt is filled, also when the verdict is a refusal. ERR_TIMEOUT: it
+ * is still under way (last_error names what it waits for) and may be waited for again. receipt may
+ * be NULL. */
+GRADWEIR_API gradweir_status gradweir_wait(gradweir_client *client, gradweir_ticket ticket,
+                                           uint32_t timeout_ms, gradweir_receipt *receipt);
+
+/* push, its verdict, and the newest parameters, in one call. */
+GRADWEIR_API gradweir_status gradweir_exchange(gradweir_client *client, uint64_t samples,
+                                               uint32_t timeout_ms, gradweir_receipt *receipt);
+
+/* Moves what can be moved without waiting: for loops that call nothing else for long. */
+GRADWEIR_API gradweir_status gradweir_progress(gradweir_client *client);
+
+/* The version of the bound parameters (the last pull's); the newest that is known. */
+GRADWEIR_API uint64_t gradweir_version(const gradweir_client *client);
+GRADWEIR_API uint64_t gradweir_newest(const gradweir_client *client);
+
+/* Elements of the model's parameters; after bind. */
+GRADWEIR_API uint64_t gradweir_elements(const gradweir_client *client);
+
+/* Copies the last pulled parameters, all tensors in order, into `parameters` (elements floats). */
+GRADWEIR_API gradweir_status gradweir_parameters(const gradweir_client *client, float *parameters,
+                                                 uint64_t elements);
+
+/* Digest of the last pulled parameters; equal for equal bits, whatever the number of shards. */
+GRADWEIR_API uint64_t gradweir_digest(const gradweir_client *client);
+
+/* Changes a live setting of the job, for everybody, at one place of the order. */
+GRADWEIR_API gradweir_status gradweir_tune(gradweir_client *client, const char *setting,
+                                           const char *value, uint32_t timeout_ms);
+
+/* Asks the servers for a checkpoint. This version has none: ERR_UNSUPPORTED. */
+GRADWEIR_API gradweir_status gradweir_save(gradweir_client *client);
+
+/* The job's status as one JSON object, terminated, cut at size. */
+GRADWEIR_API gradweir_status gradweir_status_json(gradweir_client *client, uint32_t timeout_ms,
+                                                  char *text, size_t size);
+
+/* Diagnostic lines go to sink instead of stderr; NULL: nowhere. Called from whichever thread is
+ * inside the library. */
+typedef void (*gradweir_log_sink)(void *context, int level, const char *line);
+GRADWEIR_API void gradweir_log_to(gradweir_client *client, gradweir_log_sink sink, void *context);
+
+GRADWEIR_API const char *gradweir_status_text(gradweir_status status);
+GRADWEIR_API const char *gradweir_verdict_text(enum gradweir_verdict verdict);
+
+/* Why this thread's last failing call failed; valid until its next one. */
+GRADWEIR_API const char *gradweir_last_error(void);
+
+/* Which transport and device each server's floats travel by, for people. */
+GRADWEIR_API void gradweir_describe(gradweir_client *client, char *text, size_t size);
+
+GRADWEIR_API const char *gradweir_library_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
