@@ -16,7 +16,7 @@ gradweir_status control_listen(struct control_context *context,
     snprintf(endpoint, sizeof endpoint, "tcp://%s", listen);
     gradweir_status status = control_socket(context, ZMQ_ROUTER, options, &made);
     if (status == GRADWEIR_OK)
-        status = control_security(context, made->socket, true, options, listen);
+        status = control_security(made, options, listen);
     if (status == GRADWEIR_OK && zmq_bind(made->socket, endpoint) != 0)
         status = fail(errno == EINVAL || errno == ENODEV ? GRADWEIR_ERR_INVALID : GRADWEIR_ERR_IO,
                       "cannot listen on %s: %s", listen, zmq_strerror(errno));
@@ -24,6 +24,8 @@ gradweir_status control_listen(struct control_context *context,
         zmq_getsockopt(made->socket, ZMQ_LAST_ENDPOINT, bound, &size);
         snprintf(made->address, sizeof made->address, "%s", bound + strlen("tcp://"));
     }
+    if (status == GRADWEIR_OK)
+        status = control_try_stranger(made, options);
     if (status == GRADWEIR_OK && inproc && zmq_bind(made->socket, inproc) != 0)
         status = fail(GRADWEIR_ERR_IO, "cannot listen on %s: %s", inproc, zmq_strerror(errno));
     if (status == GRADWEIR_OK) {
@@ -45,7 +47,7 @@ gradweir_status control_connect(struct control_context *context,
     const char *bare = strncmp(endpoint, "tcp://", 6) == 0 ? endpoint + 6 : endpoint;
     gradweir_status status = control_socket(context, ZMQ_DEALER, options, &made);
     if (status == GRADWEIR_OK)
-        status = control_security(context, made->socket, false, options, bare);
+        status = control_security(made, options, bare);
     if (status == GRADWEIR_OK && zmq_connect(made->socket, endpoint) != 0)
         status =
             fail(GRADWEIR_ERR_INVALID, "%s is no address to connect to: %s (host:port is wanted)",
@@ -57,6 +59,7 @@ gradweir_status control_connect(struct control_context *context,
     made->peers[CONTROL_SERVER].number = CONTROL_SERVER;
     made->up_owed = made->connected = strncmp(endpoint, "inproc://", 9) == 0;
     snprintf(made->address, sizeof made->address, "%s", address);
+    snprintf(made->endpoint, sizeof made->endpoint, "%s", endpoint);
     *control = made;
     return GRADWEIR_OK;
 }
@@ -75,93 +78,12 @@ void control_close(struct control *control)
         zmq_msg_close(&control->incoming);
     if (control->socket)
         zmq_close(control->socket);
+    control_forget_keys(control);
     wire_decoder_free(control->decoder);
+    free(control->fd_open);
     free(control->peers);
     free(control->frames);
     free(control);
-}
-
-/* Peers. A server's number holds index and generation, so that an old number is known as old. */
-
-static struct control_peer *find_peer(struct control *control, uint32_t number)
-{
-    struct control_peer *peer = &control->peers[number % (control->peers_max + 1)];
-    return number != 0 && peer->number == number ? peer : NULL;
-}
-
-static struct control_peer *peer_of_routing(struct control *control, const uint8_t *routing)
-{
-    for (uint32_t i = 1; i <= control->peers_max; i++)
-        if (control->peers[i].number &&
-            memcmp(control->peers[i].routing, routing, ROUTING_BYTES) == 0)
-            return &control->peers[i];
-    return NULL;
-}
-
-static struct control_peer *new_peer(struct control *control, const uint8_t *routing, int fd)
-{
-    for (uint32_t i = 1; i <= control->peers_max; i++) {
-        struct control_peer *peer = &control->peers[i];
-        if (peer->number)
-            continue;
-        peer->generation = (peer->generation + 1) % (UINT32_MAX / (control->peers_max + 1));
-        peer->number = peer->generation * (control->peers_max + 1) + i;
-        memcpy(peer->routing, routing, ROUTING_BYTES);
-        peer->fd = fd;
-        peer->broken = false;
-        peer->frame_count = 0;
-        return peer;
-    }
-    return NULL;
-}
-
-static void forget(struct control *control, struct control_peer *peer)
-{
-    control->broken_count -= peer->broken;
-    control->unflushed -= peer->frame_count > 0;
-    peer->broken = false;
-    peer->frame_count = 0;
-    peer->number = 0;
-}
-
-static void mark_broken(struct control *control, struct control_peer *peer)
-{
-    if (!peer->broken)
-        control->broken_count++;
-    peer->broken = true;
-}
-
-void control_drop(struct control *control, uint32_t number)
-{
-    struct control_peer *peer = find_peer(control, number);
-    if (peer && control->server)
-        forget(control, peer);
-}
-
-/* The monitor tells fds; messages told which peer has which fd. */
-void control_watch(struct control *control)
-{
-    for (;;) {
-        uint8_t event[6];
-        if (zmq_recv(control->monitor, event, sizeof event, ZMQ_DONTWAIT) != sizeof event)
-            return;
-        char address[CONTROL_TEXT];
-        zmq_recv(control->monitor, address, sizeof address, ZMQ_DONTWAIT);
-        uint16_t kind;
-        int32_t fd;
-        memcpy(&kind, event, sizeof kind);
-        memcpy(&fd, event + 2, sizeof fd);
-        if (!control->server) {
-            const bool up = kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-            control->lost_owed |= !up && control->connected;
-            control->up_owed = up;
-            control->connected = up;
-        }
-        for (uint32_t i = 1;
-             control->server && kind == ZMQ_EVENT_DISCONNECTED && i <= control->peers_max; i++)
-            if (control->peers[i].number && control->peers[i].fd == fd)
-                mark_broken(control, &control->peers[i]);
-    }
 }
 
 /* In. */
@@ -196,20 +118,18 @@ static void drop_incoming(struct control *control)
     control->incoming_open = false;
 }
 
-/* Whose frame this is; a new connection becomes a new peer. 0: nobody's, to be dropped. */
-static uint32_t whose(struct control *control, const uint8_t *routing)
+/* Counts what cannot be used and says why, at most once a second. */
+static void refuse(struct control *control, const char *reason)
 {
-    struct control_peer *peer = peer_of_routing(control, routing);
-    if (peer)
-        return peer->number;
-    if (routing[0] != 0)
-        return 0;
-    control_watch(control);
-    peer = new_peer(control, routing, zmq_msg_get(&control->incoming, ZMQ_SRCFD));
-    return peer ? peer->number : 0;
+    control->bad_frames++;
+    log_repeating(control->log, &control->log_limit, LOG_WARN, "control",
+                  "%s: a frame from peer %u is dropped: %s", control->address,
+                  control->incoming_peer, reason);
+    drop_incoming(control);
 }
 
-/* The next frame into `incoming`; false when there is none. */
+/* The next frame into `incoming`; false when there is none. The monitor is read behind it, so that
+ * a connection is known as open before its first frame is believed. */
 static bool receive(struct control *control)
 {
     uint8_t routing[ROUTING_BYTES];
@@ -220,14 +140,17 @@ static bool receive(struct control *control)
         zmq_msg_close(&control->incoming);
         return false;
     }
+    control_watch(control);
     control->incoming_open = true;
     control->incoming_at = 0;
     control->received++;
-    control->incoming_peer = control->server ? whose(control, routing) : CONTROL_SERVER;
-    if (control->incoming_peer == 0 || zmq_msg_more(&control->incoming)) {
-        control->bad_frames++;
-        drop_incoming(control);
-    }
+    control->incoming_peer = CONTROL_SERVER;
+    if (control->server)
+        control->incoming_peer = control_peer_of(control, routing, &control->incoming);
+    if (control->incoming_peer == 0)
+        refuse(control, fail_reason());
+    else if (zmq_msg_more(&control->incoming))
+        refuse(control, "it has several parts");
     return true;
 }
 
@@ -245,14 +168,13 @@ static struct control_event *next_message(struct control *control)
     const uint8_t *bytes = zmq_msg_data(&control->incoming);
     const size_t rest = zmq_msg_size(&control->incoming) - control->incoming_at;
     size_t used;
-    if (rest == 0 || !find_peer(control, control->incoming_peer)) {
+    if (rest == 0 || !control_peer_find(control, control->incoming_peer)) {
         drop_incoming(control);
         return NULL;
     }
     if (wire_decode(control->decoder, bytes + control->incoming_at, rest, &used,
                     &control->event.message) != GRADWEIR_OK) {
-        control->bad_frames++;
-        drop_incoming(control);
+        refuse(control, fail_reason());
         return NULL;
     }
     control->incoming_at += used;
@@ -262,18 +184,11 @@ static struct control_event *next_message(struct control *control)
 static struct control_event *next_lost(struct control *control)
 {
     control->received = 0;
-    for (uint32_t i = 1; control->broken_count && i <= control->peers_max; i++) {
-        struct control_peer *peer = &control->peers[i];
-        if (!peer->number || !peer->broken)
-            continue;
-        const uint32_t number = peer->number;
-        forget(control, peer);
-        return told(control, CONTROL_LOST, number);
-    }
-    return NULL;
+    const uint32_t number = control_peer_take_broken(control);
+    return number ? told(control, CONTROL_LOST, number) : NULL;
 }
 
-static struct control_event *client_event(struct control *control)
+static struct control_event *client_change(struct control *control)
 {
     if (control->lost_owed) {
         control->lost_owed = false;
@@ -301,7 +216,9 @@ struct control_event *control_poll(struct control *control)
         if (receive(control))
             continue;
         control_watch(control);
-        return control->server ? next_lost(control) : client_event(control);
+        if (!control->server)
+            control_retry(control);
+        return control->server ? next_lost(control) : client_change(control);
     }
 }
 
@@ -314,7 +231,7 @@ static void flush_peer(struct control *control, struct control_peer *peer)
     if (control->server &&
         zmq_send(control->socket, peer->routing, ROUTING_BYTES, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
         if (errno != EAGAIN)
-            mark_broken(control, peer);
+            control_peer_break(control, peer);
         return;
     }
     if (zmq_send(control->socket, peer->frame, peer->frame_count, ZMQ_DONTWAIT) < 0)
@@ -333,7 +250,7 @@ void control_flush(struct control *control)
 gradweir_status control_send(struct control *control, uint32_t number,
                              const struct message *message)
 {
-    struct control_peer *peer = find_peer(control, number);
+    struct control_peer *peer = control_peer_find(control, number);
     if (!peer || peer->broken)
         return fail(GRADWEIR_ERR_LOST, "control peer %u is gone", number);
     for (int attempt = 0; attempt < 2; attempt++) {
@@ -347,7 +264,7 @@ gradweir_status control_send(struct control *control, uint32_t number,
         flush_peer(control, peer);
     }
     if (control->server)
-        mark_broken(control, peer);
+        control_peer_break(control, peer);
     return fail(GRADWEIR_ERR_FULL, "control peer %u does not take its messages", number);
 }
 
@@ -378,12 +295,6 @@ size_t control_fds(struct control *control, int fds[2])
 const char *control_address(const struct control *control)
 {
     return control->address;
-}
-
-const char *control_identity(const struct control *control, uint32_t number)
-{
-    const struct control_peer *peer = &control->peers[number % (control->peers_max + 1)];
-    return peer->number == number ? peer->identity : "";
 }
 
 uint64_t control_bad_frames(const struct control *control)

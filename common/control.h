@@ -15,6 +15,7 @@
 #ifndef GRADWEIR_COMMON_CONTROL_H
 #define GRADWEIR_COMMON_CONTROL_H
 
+#include "common/log.h"
 #include "common/wire.h"
 
 enum { CONTROL_SERVER = 1 };
@@ -25,13 +26,15 @@ struct control_options {
     uint32_t heartbeat_ms;      /* how often silence is broken */
     uint32_t heartbeat_dead_ms; /* silence after which a connection is given up */
     bool insecure;              /* no keys: for loopback, inproc, or networks trusted as a whole */
-    /* CURVE, when not insecure. Keys are Z85 text, 40 characters. */
+    /* CURVE, as soon as there is a secret key. Keys are Z85 text, 40 characters. Peers within the
+     * process (inproc) need none. */
     const char *secret_key;           /* mine */
-    const char *public_key;           /* mine */
+    const char *public_key;           /* mine; NULL: computed. ERR_INVALID when it is another's */
     const char *server_key;           /* client: the server's public key */
-    const char *const *allowed;       /* server: public keys that may come in */
-    const char *const *allowed_names; /* and whose they are */
+    const char *const *allowed;       /* server: public keys that may come in; read at listen */
+    const char *const *allowed_names; /* and whose they are: these become identities */
     uint32_t allowed_count;
+    const struct log *log; /* for frames that are dropped and refusals; NULL: silent */
 };
 
 struct control_options
@@ -46,12 +49,14 @@ struct control;
 
 /* listen: "ip:port" (port 0: any free one), "[ip6]:port" or "*:port"; inproc: a second name for
  * this process, or NULL. ERR_IO with errno's text and the address; ERR_INVALID for addresses that
- * are none, and for a listener without keys off loopback that was not declared insecure. */
+ * are none, and for a listener without keys off loopback that was not declared insecure. With keys
+ * it tries a stranger's key before it returns; ERR_STATE unless that is turned away. */
 gradweir_status control_listen(struct control_context *context,
                                const struct control_options *options, const char *listen,
                                const char *inproc, struct control **control);
 
-/* endpoint: "host:port", "tcp://host:port" or "inproc://name". Returns at once; UP follows. */
+/* endpoint: "host:port", "tcp://host:port" or "inproc://name". Returns at once; UP follows, unless
+ * control_refused. */
 gradweir_status control_connect(struct control_context *context,
                                 const struct control_options *options, const char *endpoint,
                                 struct control **control);
@@ -66,8 +71,8 @@ struct control_event {
     struct message message;
 };
 
-/* The next event, or NULL; valid until the next call. Frames that cannot be read are counted and
- * dropped whole from the first bad message on. */
+/* The next event, or NULL; valid until the next call. A frame that cannot be read is counted,
+ * logged with the reason and dropped from its first bad message on. */
 struct control_event *control_poll(struct control *control);
 
 /* ERR_LOST: no such peer (any more). ERR_FULL: its frames have reached queue_max; the message is
@@ -83,9 +88,14 @@ void control_drop(struct control *control, uint32_t peer);
 bool control_ready(struct control *control);
 size_t control_fds(struct control *control, int fds[2]);
 
+/* Client: the server turned us away at the last attempt (our key, no key, or no ZeroMQ at all).
+ * Attempts go on, once a second, as long as control_poll is called. */
+bool control_refused(const struct control *control);
+
 const char *control_address(const struct control *control); /* real "ip:port" of a listener */
-const char *control_identity(const struct control *control,
-                             uint32_t peer); /* authenticated name, "" when insecure */
+const char *
+control_identity(const struct control *control,
+                 uint32_t peer); /* authenticated name; "" when insecure or within the process */
 uint64_t control_bad_frames(const struct control *control);
 
 /* A new key pair as Z85 text, 41 bytes each with NUL. */

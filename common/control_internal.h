@@ -4,9 +4,18 @@
 
 #include "common/control.h"
 
+#include "common/log.h"
+
 #include <zmq.h>
 
-enum { ROUTING_BYTES = 5, CONTROL_TEXT = 200, CONTROL_DRAIN_MAX = 256 };
+enum {
+    ROUTING_BYTES = 5,
+    CONTROL_TEXT = 200,
+    CONTROL_DRAIN_MAX = 256,
+    CONTROL_FDS_MAX = 65536, /* a connection above it is lost only when it cannot be sent to */
+    CONTROL_RETRY_MS = 1000,
+    /* after the server has turned us away */
+};
 
 struct control_peer {
     uint32_t number; /* 0: free */
@@ -20,8 +29,17 @@ struct control_peer {
 };
 
 struct control {
-    void *socket, *monitor;
+    void *zmq, *socket, *monitor;
+    struct control_context *context;
     bool server, connected;
+    bool refused;    /* client: the server turned us away at the last attempt */
+    bool retry_owed; /* and the next one follows at retry_ns */
+    uint64_t retry_ns;
+    char endpoint[CONTROL_TEXT]; /* client */
+    uint32_t domain;             /* server: its table of keys in the ZAP handler; 0: insecure */
+    bool *fd_open;               /* server: what the monitor said last */
+    const struct log *log;
+    struct log_limit log_limit;
     char address[CONTROL_TEXT];
     struct wire_decoder *decoder;
     struct control_peer *peers; /* index 1 .. peers_max; a client uses index 1 */
@@ -41,11 +59,47 @@ struct control {
 gradweir_status control_socket(struct control_context *context, int type,
                                const struct control_options *options, struct control **control);
 
-/* Reads the monitor: marks broken connections. */
+/* Reads the monitor: which connections came and went. */
 void control_watch(struct control *control);
 
-void *control_zmq(struct control_context *context);
-gradweir_status control_security(struct control_context *context, void *socket, bool server,
-                                 const struct control_options *options, const char *address);
+/* NULL when that number is nobody's (any more). */
+struct control_peer *control_peer_find(struct control *control, uint32_t number);
+
+/* Whose frame this is; a new connection becomes a new peer. 0 with the reason: nobody's. */
+uint32_t control_peer_of(struct control *control, const uint8_t *routing, zmq_msg_t *message);
+
+/* LOST follows when what the peer had sent has been read. */
+void control_peer_break(struct control *control, struct control_peer *peer);
+
+/* Forgets a broken peer and tells its number, or 0. */
+uint32_t control_peer_take_broken(struct control *control);
+
+/* Client: libzmq gives up for good when a handshake is refused; these begin anew after a while. */
+void control_refused_now(struct control *control, bool by_key);
+void control_retry(struct control *control);
+
+/* With keys: ERR_STATE unless the listener turns a stranger away. */
+gradweir_status control_try_stranger(struct control *control,
+                                     const struct control_options *options);
+
+/* The listener's table in its context's ZAP handler. */
+gradweir_status control_take_keys(struct control *control, const struct control_options *options);
+void control_forget_keys(struct control *control);
+
+/* Keys, or leave to do without them. address: as the user gave it, without "tcp://". */
+gradweir_status control_security(struct control *control, const struct control_options *options,
+                                 const char *address);
+
+/* The ZAP handler (control_zap.c): one per context, started by the first listener with keys. Each
+ * listener's table of keys is a domain. */
+struct control_zap;
+gradweir_status control_zap_allow(struct control_zap **zap, void *zmq,
+                                  const struct control_options *options, uint32_t *domain);
+void control_zap_forget(struct control_zap *zap, uint32_t domain);
+void control_zap_domain_name(uint32_t domain, char name[32]);
+void control_zap_free(struct control_zap *zap); /* after zmq_ctx_shutdown */
+
+/* ERR_STATE unless a stranger's key is turned away at the endpoint. */
+gradweir_status control_zap_test(void *zmq, const char *endpoint, const char *server_public);
 
 #endif

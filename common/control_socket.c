@@ -1,8 +1,8 @@
-/* Makes sockets: contexts, options, addresses, keys. */
+/* Makes sockets: contexts, options, monitors. */
 #include "common/control_internal.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,8 @@
 
 struct control_context {
     void *zmq;
+    pthread_mutex_t mutex; /* around zap */
+    struct control_zap *zap;
     atomic_uint monitors; /* made so far: their names must differ */
 };
 
@@ -28,21 +30,42 @@ gradweir_status control_context_new(struct control_context **context)
         free(made);
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a ZeroMQ context");
     }
+    pthread_mutex_init(&made->mutex, NULL);
     zmq_ctx_set(made->zmq, ZMQ_MAX_SOCKETS, 1023);
     *context = made;
     return GRADWEIR_OK;
 }
 
+/* The handler of keys waits on its socket until the context is shut. */
 void control_context_free(struct control_context *context)
 {
-    if (context)
-        zmq_ctx_term(context->zmq);
+    if (!context)
+        return;
+    zmq_ctx_shutdown(context->zmq);
+    control_zap_free(context->zap);
+    zmq_ctx_term(context->zmq);
+    pthread_mutex_destroy(&context->mutex);
     free(context);
 }
 
-void *control_zmq(struct control_context *context)
+gradweir_status control_take_keys(struct control *control, const struct control_options *options)
 {
-    return context->zmq;
+    struct control_context *context = control->context;
+    pthread_mutex_lock(&context->mutex);
+    const gradweir_status status =
+        control_zap_allow(&context->zap, context->zmq, options, &control->domain);
+    pthread_mutex_unlock(&context->mutex);
+    return status;
+}
+
+void control_forget_keys(struct control *control)
+{
+    if (!control->domain)
+        return;
+    pthread_mutex_lock(&control->context->mutex);
+    control_zap_forget(control->context->zap, control->domain);
+    pthread_mutex_unlock(&control->context->mutex);
+    control->domain = 0;
 }
 
 static void set(void *socket, int option, int value)
@@ -76,7 +99,10 @@ static gradweir_status open_monitor(struct control_context *context, struct cont
 {
     char name[64];
     snprintf(name, sizeof name, "inproc://monitor-%u", atomic_fetch_add(&context->monitors, 1));
-    const int events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    const int events = control->server ? ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED
+                                       : ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
+                                             ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                                             ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
     control->monitor = zmq_socket(context->zmq, ZMQ_PAIR);
     if (!control->monitor || zmq_socket_monitor(control->socket, name, events) != 0 ||
         zmq_connect(control->monitor, name) != 0)
@@ -90,7 +116,9 @@ static gradweir_status take_tables(struct control *control, uint32_t peers_max)
     control->peers_max = peers_max;
     control->peers = calloc(peers_max + 1, sizeof *control->peers);
     control->frames = calloc(peers_max + 1, FRAME_BYTES_MAX);
-    if (!control->peers || !control->frames)
+    if (control->server)
+        control->fd_open = calloc(CONTROL_FDS_MAX, sizeof *control->fd_open);
+    if (!control->peers || !control->frames || (control->server && !control->fd_open))
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u control peers", peers_max);
     for (uint32_t i = 0; i <= peers_max; i++) {
         control->peers[i].frame = control->frames + (size_t)i * FRAME_BYTES_MAX;
@@ -106,6 +134,9 @@ gradweir_status control_socket(struct control_context *context, int type,
     if (!made)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a control socket");
     *control = made;
+    made->context = context;
+    made->zmq = context->zmq;
+    made->log = options->log;
     made->server = type == ZMQ_ROUTER;
     made->socket = zmq_socket(context->zmq, type);
     if (!made->socket)
@@ -113,48 +144,4 @@ gradweir_status control_socket(struct control_context *context, int type,
     set_options(made->socket, type, options);
     TRY(take_tables(made, made->server ? options->peers_max : 1));
     return open_monitor(context, made);
-}
-
-static bool on_loopback(const char *address)
-{
-    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
-           strncmp(address, "localhost:", 10) == 0 || strncmp(address, "inproc://", 9) == 0;
-}
-
-static gradweir_status set_key(void *socket, int option, const char *name, const char *key)
-{
-    if (!key || strlen(key) != 40 || zmq_setsockopt(socket, option, key, 41) != 0)
-        return fail(GRADWEIR_ERR_INVALID, "%s is not a Z85 key of 40 characters", name);
-    return GRADWEIR_OK;
-}
-
-gradweir_status control_security(struct control_context *context, void *socket, bool server,
-                                 const struct control_options *options, const char *address)
-{
-    (void)context;
-    /* IPv6 sockets take both families, but then tell every address in the longer form. */
-    set(socket, ZMQ_IPV6, address[0] == '[' || isalpha((unsigned char)address[0]));
-    if (options->secret_key) {
-        if (server)
-            return fail(GRADWEIR_ERR_UNSUPPORTED,
-                        "this version cannot check the keys of those who come in, so it does not "
-                        "take keys: listen on loopback or say insecure");
-        TRY(set_key(socket, ZMQ_CURVE_SECRETKEY, "secret key", options->secret_key));
-        TRY(set_key(socket, ZMQ_CURVE_PUBLICKEY, "public key", options->public_key));
-        return set_key(socket, ZMQ_CURVE_SERVERKEY, "server key", options->server_key);
-    }
-    if (!options->insecure && !on_loopback(address))
-        return fail(GRADWEIR_ERR_INVALID,
-                    "%s is not a loopback address: without keys say insecure, if the whole network "
-                    "is trusted",
-                    address);
-    return GRADWEIR_OK;
-}
-
-gradweir_status control_keys(char public_key[41], char secret_key[41])
-{
-    if (zmq_curve_keypair(public_key, secret_key) != 0)
-        return fail(GRADWEIR_ERR_UNSUPPORTED, "ZeroMQ was built without CURVE: %s",
-                    zmq_strerror(errno));
-    return GRADWEIR_OK;
 }
