@@ -2,9 +2,10 @@
  * It never touches a float of the model. Events in, actions out; no IO, no clock, no threads, no
  * allocation after order_new.
  *
- *   order.c   the step function: judges what all members have landed, appends records, owes
- * receipts roster.c  peers, joins, leases places.c  slots and their generations: free, placed,
- * landing, in the window, closing
+ *   order.c, inbox.c    the step function, the log; who may say what
+ *   roster.c, joins.c   peers, shards, leases; who takes part
+ *   places.c            slots and their generations
+ *   judge.c, steps.c    verdicts, records, receipts; steps, flush, drain
  *
  * Peers are numbers that the shell gives to control connections; 0 is nobody. Actions are carried
  * out in the order given. */

@@ -1,0 +1,164 @@
+/* Sorts what comes in: who may say what, and who hears it. Nothing in a message is trusted. */
+#include "server/coordinator/order_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void logged_came(struct order *order, uint32_t member, const struct message_logged *logged)
+{
+    if (logged->index > order->ledger.index || logged->index < order->members[member].logged) {
+        order->figures.foreign++;
+        return;
+    }
+    if (logged->index > 0 && logged->index + HASHES > order->ledger.index &&
+        order->hashes[logged->index % HASHES] != logged->hash) {
+        if (!order->alarm)
+            order_say(order,
+                      "ALARM: shard %u has another log at index %llu: nothing is admitted "
+                      "any more",
+                      member, (unsigned long long)logged->index);
+        order->alarm = true;
+        return;
+    }
+    order->members[member].logged = logged->index;
+}
+
+static void shard_message(struct order *order, uint32_t member, const struct message *message)
+{
+    order->members[member].seen_ns = order->now_ns;
+    switch (message->kind) {
+    case MESSAGE_LOGGED: logged_came(order, member, &message->logged); break;
+    case MESSAGE_LANDED: judge_landed(order, member, &message->landed); break;
+    case MESSAGE_FREED: places_freed(order, member, &message->freed); break;
+    case MESSAGE_STEPPED: steps_stepped(order, member, message->stepped.version); break;
+    case MESSAGE_SUMS: steps_sums(order, member, &message->sums); break;
+    case MESSAGE_PULSE: order->members[member].pulse = message->pulse; break;
+    default: order->figures.foreign++; break;
+    }
+}
+
+static const struct name *name_of(const struct message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_ASK: return &message->ask.name;
+    case MESSAGE_DESCRIBE: return &message->describe.name;
+    case MESSAGE_BYE: return &message->bye.name;
+    default: return NULL;
+    }
+}
+
+static void worker_message(struct order *order, struct peer *peer, struct message *message)
+{
+    const struct name *name = name_of(message);
+    const struct ledger_worker *worker = &order->ledger.workers[peer->index];
+    if (order->plants.zombie_incarnation && name) {
+        message->ask.name.incarnation = worker->incarnation; /* name comes first in all three */
+        message->ask.name.worker = peer->index;
+    }
+    if (!name || name->worker != peer->index || name->incarnation != worker->incarnation ||
+        worker->state != WORKER_LIVE) {
+        order->figures.foreign++;
+        return;
+    }
+    switch (message->kind) {
+    case MESSAGE_ASK: places_ask(order, name); break;
+    case MESSAGE_DESCRIBE: judge_describe(order, &message->describe); break;
+    case MESSAGE_BYE:
+        order_send(order, peer->number, MESSAGE_BYE)->bye.name = *name;
+        joins_leave(order, peer->index, LEAVE_BYE);
+        break;
+    default: break;
+    }
+}
+
+static void tune_came(struct order *order, uint32_t peer, const struct message_tune_ask *ask)
+{
+    struct law_settings settings = order->ledger.settings;
+    gradweir_status status = GRADWEIR_OK;
+    if (!order->ledger.mapped || !order_room(order))
+        status = fail(GRADWEIR_ERR_AGAIN, "the job has not begun, or a shard is far behind");
+    else if (!memchr(ask->setting, 0, sizeof ask->setting) ||
+             !memchr(ask->value, 0, sizeof ask->value))
+        status = fail(GRADWEIR_ERR_PROTOCOL, "that is no text");
+    else
+        status = ledger_settings_tune(&settings, ask->setting, ask->value);
+    if (status == GRADWEIR_OK && settings.window > order->options.window_max)
+        status = fail(GRADWEIR_ERR_INVALID, "window is at most window_max, which is %u",
+                      order->options.window_max);
+    if (status == GRADWEIR_OK) {
+        struct record record = {.kind = RECORD_TUNE};
+        memcpy(record.tune.setting, ask->setting, sizeof ask->setting);
+        memcpy(record.tune.value, ask->value, sizeof ask->value);
+        order_append(order, &record);
+    }
+    struct message *answer = order_send(order, peer, MESSAGE_TUNED);
+    answer->tuned.status = status;
+    answer->tuned.index = status == GRADWEIR_OK ? order->ledger.index : 0;
+    if (status != GRADWEIR_OK)
+        snprintf(answer->tuned.text, sizeof answer->tuned.text, "%s", fail_reason());
+}
+
+static void want_came(struct order *order, uint32_t peer, uint32_t content)
+{
+    size_t count = 0;
+    switch (content) {
+    case CONTENT_LAYOUT:
+        if (order->layout)
+            order_content(order, peer, content, order->layout, order->layout_bytes);
+        else
+            roster_deny(order, peer, GRADWEIR_ERR_AGAIN, "no worker has told the layout yet");
+        break;
+    case CONTENT_STATUS:
+        count = order_status(order, order->now_ns, order->status, STATUS_BYTES);
+        order_content(order, peer, content, order->status, count);
+        break;
+    case CONTENT_SETTINGS:
+        if (ledger_settings_write(
+                order->ledger.mapped ? &order->ledger.law.settings : &order->options.law,
+                &order->options.optimizer, order->status, STATUS_BYTES) == GRADWEIR_OK)
+            order_content(order, peer, content, order->status, strlen(order->status));
+        break;
+    default: order->figures.foreign++; break;
+    }
+}
+
+/* Messages that whoever connects may send, before it is anybody. */
+static bool anyone(struct order *order, struct peer *peer, const struct message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_JOIN: joins_came(order, peer, &message->join); return true;
+    case MESSAGE_ENLIST: roster_enlist(order, peer, &message->enlist); return true;
+    case MESSAGE_WANT: want_came(order, peer->number, message->want.content); return true;
+    case MESSAGE_PAGE: roster_page(order, peer, &message->page); return true;
+    case MESSAGE_TUNE_ASK: tune_came(order, peer->number, &message->tune_ask); return true;
+    default: return false;
+    }
+}
+
+void inbox_message(struct order *order, uint32_t number, const struct message *message)
+{
+    struct peer *peer = roster_take(order, number);
+    if (!peer) {
+        roster_deny(order, number, GRADWEIR_ERR_FULL, "too many connections");
+        order_drop(order, number);
+        return;
+    }
+    if (anyone(order, peer, message))
+        return;
+    if (message->epoch != order->ledger.epoch || message->timeline != order->ledger.timeline) {
+        order->figures.foreign++;
+        return;
+    }
+    if (peer->state == PEER_SHARD && message->kind == MESSAGE_READY)
+        roster_ready(order, peer, &message->ready);
+    else if (peer->state == PEER_SHARD)
+        shard_message(order, peer->index, message);
+    else if (peer->state == PEER_WORKER) {
+        struct message copy = *message;
+        worker_message(order, peer, &copy);
+    } else {
+        order->figures.foreign++;
+        if (name_of(message))
+            order_send(order, number, MESSAGE_REJOIN);
+    }
+}

@@ -1,0 +1,291 @@
+/* Who takes part, under which incarnation. The same nonce gets the same one again; another nonce
+ * takes the place of whoever lives under that identity, and who was replaced stays out. */
+#include "server/coordinator/order_internal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool good_identity(const char identity[IDENTITY_MAX])
+{
+    if (!memchr(identity, 0, IDENTITY_MAX))
+        return false;
+    for (const char *c = identity; *c != 0; c++)
+        if (!isprint((unsigned char)*c))
+            return false;
+    return true;
+}
+
+static const char *join_refused(const struct order *order, const struct message_join *join,
+                                int32_t *status)
+{
+    *status = GRADWEIR_ERR_MISMATCH;
+    if (join->protocol_newest < PROTOCOL_OLDEST || join->protocol_oldest > PROTOCOL_VERSION)
+        return "we do not speak each other's protocol";
+    if (join->job != 0 && join->job != order->options.job)
+        return "another job runs here";
+    *status = GRADWEIR_ERR_INVALID;
+    if ((join->role != ROLE_WORKER && join->role != ROLE_READER) || !good_identity(join->identity))
+        return "the role or the identity makes no sense";
+    *status = GRADWEIR_ERR_STOPPED;
+    return order->draining ? "the job ends" : NULL;
+}
+
+static uint32_t find_identity(const struct order *order, const char *identity)
+{
+    uint32_t i = 0;
+    while (i < order->ledger.workers_count &&
+           strcmp(order->ledger.workers[i].identity, identity) != 0)
+        i++;
+    return i;
+}
+
+/* Who comes without a name: known by its nonce, or "worker-N". */
+static void name_it(const struct order *order, struct message_join *join)
+{
+    if (join->identity[0] != 0)
+        return;
+    for (uint32_t i = 0; i < order->ledger.workers_count; i++)
+        if (memcmp(order->ledger.workers[i].nonce, join->nonce, NONCE_BYTES) == 0) {
+            memcpy(join->identity, order->ledger.workers[i].identity, IDENTITY_MAX);
+            return;
+        }
+    uint32_t n = order->ledger.workers_count;
+    do
+        snprintf(join->identity, IDENTITY_MAX, "worker-%u", n++);
+    while (find_identity(order, join->identity) < order->ledger.workers_count);
+}
+
+static bool is_fenced(const struct order_worker *worker, const uint8_t nonce[NONCE_BYTES])
+{
+    for (uint32_t i = 0; i < worker->fenced_count && i < FENCED_MAX; i++)
+        if (memcmp(worker->fenced[i], nonce, NONCE_BYTES) == 0)
+            return true;
+    return false;
+}
+
+/* The worker's connection is no longer its own. */
+static void detach(struct order *order, uint32_t worker)
+{
+    struct peer *old = roster_find(order, order->workers[worker].peer);
+    if (old) {
+        old->state = PEER_NEW;
+        order->workers[worker].peer = 0;
+    }
+    order->workers[worker].told = false;
+}
+
+static void fence(struct order *order, uint32_t index)
+{
+    struct order_worker *worker = &order->workers[index];
+    memcpy(worker->fenced[worker->fenced_count++ % FENCED_MAX], order->ledger.workers[index].nonce,
+           NONCE_BYTES);
+    if (worker->peer != 0)
+        roster_deny(order, worker->peer, GRADWEIR_ERR_FENCED,
+                    "another process has joined under this identity");
+    detach(order, index);
+    joins_leave(order, index, LEAVE_REPLACED);
+}
+
+static void append_join(struct order *order, uint32_t index, const struct message_join *join)
+{
+    struct order_worker *worker = &order->workers[index];
+    const struct order_options *options = &order->options;
+    struct record record = {.kind = RECORD_JOIN};
+    record.join.worker = index;
+    record.join.incarnation =
+        index < order->ledger.workers_count ? order->ledger.workers[index].incarnation + 1 : 1;
+    record.join.role = join->role;
+    memcpy(record.join.nonce, join->nonce, NONCE_BYTES);
+    memcpy(record.join.identity, join->identity, IDENTITY_MAX);
+    record.join.outstanding_max = join->outstanding_max < options->outstanding_max
+                                      ? join->outstanding_max
+                                      : options->outstanding_max;
+    if (record.join.outstanding_max == 0)
+        record.join.outstanding_max = 1;
+    for (uint32_t i = 0; i < NONCE_BYTES; i += 8) {
+        const uint64_t bits = random_next(&order->random);
+        memcpy(worker->pass + i, &bits, sizeof bits);
+    }
+    struct message_entry entry = {.worker = index, .incarnation = record.join.incarnation};
+    memcpy(entry.pass, worker->pass, NONCE_BYTES);
+    order_send_all(order, MESSAGE_ENTRY)->entry = entry;
+    order_append(order, &record);
+    worker->join_at = order->ledger.index;
+    worker->asked = worker->granted = 0;
+    worker->held = 0;
+}
+
+static uint32_t live_count(const struct order *order)
+{
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < order->ledger.workers_count; i++)
+        live += order->ledger.workers[i].state == WORKER_LIVE;
+    return live;
+}
+
+static void take(struct order *order, struct peer *peer)
+{
+    struct message_join *join = &peer->join;
+    name_it(order, join);
+    uint32_t index = find_identity(order, join->identity);
+    const bool is_known = index < order->ledger.workers_count;
+    struct ledger_worker *known = &order->ledger.workers[index < WORKERS_MAX ? index : 0];
+    const bool live = is_known && known->state == WORKER_LIVE;
+    peer->state = PEER_NEW;
+    if (is_known && is_fenced(&order->workers[index], join->nonce)) {
+        roster_deny(order, peer->number, GRADWEIR_ERR_FENCED,
+                    "another process has joined under this identity");
+        return;
+    }
+    if (!live && (index >= WORKERS_MAX || live_count(order) >= order->options.workers_max)) {
+        roster_deny(order, peer->number, GRADWEIR_ERR_FULL, "workers_max are here already");
+        return;
+    }
+    if (live && memcmp(known->nonce, join->nonce, NONCE_BYTES) == 0)
+        detach(order, index);
+    else {
+        if (live)
+            fence(order, index);
+        append_join(order, index, join);
+    }
+    peer->state = PEER_WORKER;
+    peer->index = index;
+    order->workers[index].peer = peer->number;
+    order->workers[index].told = false;
+}
+
+void joins_came(struct order *order, struct peer *peer, const struct message_join *join)
+{
+    int32_t status = 0;
+    const char *why = join_refused(order, join, &status);
+    if (!why && peer->state == PEER_SHARD) {
+        status = GRADWEIR_ERR_PROTOCOL;
+        why = "a shard is no worker";
+    }
+    if (why) {
+        roster_deny(order, peer->number, status, why);
+        return;
+    }
+    if (order->model && join->layout_hash != 0 && join->layout_hash != order->model->hash) {
+        order_content(order, peer->number, CONTENT_LAYOUT, order->layout, order->layout_bytes);
+        roster_deny(order, peer->number, GRADWEIR_ERR_MISMATCH,
+                    "the job's model has another layout");
+        return;
+    }
+    if (peer->state == PEER_WORKER && order->workers[peer->index].peer == peer->number) {
+        if (memcmp(order->ledger.workers[peer->index].nonce, join->nonce, NONCE_BYTES) == 0 &&
+            order->ledger.workers[peer->index].state == WORKER_LIVE) {
+            order->workers[peer->index].told = false; /* said twice: so is the answer */
+            return;
+        }
+        order->workers[peer->index].peer = 0;
+        order->workers[peer->index].lost_ns = order->now_ns;
+    }
+    peer->state = PEER_JOINING;
+    peer->join = *join;
+}
+
+static void ask_for_layout(struct order *order)
+{
+    for (uint32_t i = 0; i < order->peers_max && order->layout_peer == 0; i++) {
+        const struct peer *peer = &order->peers[i];
+        if (peer->state != PEER_JOINING || peer->join.layout_hash == 0)
+            continue;
+        order->layout_peer = peer->number;
+        order_send(order, peer->number, MESSAGE_WANT)->want.content = CONTENT_LAYOUT;
+    }
+}
+
+void joins_retry(struct order *order)
+{
+    if (!order->model) {
+        ask_for_layout(order);
+        return;
+    }
+    for (uint32_t i = 0; i < order->peers_max; i++) {
+        struct peer *peer = &order->peers[i];
+        if (peer->state != PEER_JOINING)
+            continue;
+        if (peer->join.layout_hash != 0 && peer->join.layout_hash != order->model->hash) {
+            peer->state = PEER_NEW;
+            joins_came(order, peer, &peer->join);
+        } else if (order->ledger.mapped && order_room(order)) {
+            take(order, peer);
+        }
+    }
+}
+
+static void tell(struct order *order, uint32_t index)
+{
+    const struct ledger_worker *known = &order->ledger.workers[index];
+    const struct order_worker *worker = &order->workers[index];
+    struct message_joined *joined = &order_send(order, worker->peer, MESSAGE_JOINED)->joined;
+    joined->job = order->options.job;
+    joined->worker = index;
+    joined->incarnation = known->incarnation;
+    joined->version = order->whole;
+    joined->first = order->ledger.first;
+    joined->layout_hash = order->ledger.layout_hash;
+    joined->last_sequence = known->last_sequence;
+    joined->outstanding_max = known->outstanding_max;
+    memcpy(joined->pass, worker->pass, NONCE_BYTES);
+    joined->chunk_bytes = order->options.chunk_bytes;
+    joined->members_count = order->options.shards;
+    for (uint32_t i = 0; i < order->options.shards; i++) {
+        const struct model_range range = model_shard(order->model, order->options.shards, i);
+        struct member *member = &joined->members[i];
+        memcpy(member->address, order->members[i].address, ADDRESS_MAX);
+        member->first = range.first;
+        member->count = range.elements;
+    }
+}
+
+void joins_tell(struct order *order)
+{
+    for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
+        struct order_worker *worker = &order->workers[i];
+        if (order->ledger.workers[i].state != WORKER_LIVE || worker->peer == 0 || worker->told ||
+            worker->join_at > order_watermark(order))
+            continue;
+        worker->told = true;
+        tell(order, i);
+    }
+}
+
+/* Its slots lie in a row from its next sequence on. What was described ends in a record, and so
+ * does what comes before such a one, for sequences have no gaps; the rest is only closed. */
+static void end_slots(struct order *order, uint32_t worker)
+{
+    uint64_t described = 0;
+    struct name name = {.worker = worker,
+                        .incarnation = order->ledger.workers[worker].incarnation,
+                        .sequence = order->ledger.workers[worker].last_sequence};
+    for (uint32_t i = 0; i < order->slots_count; i++) {
+        const struct order_slot *slot = &order->slots[i];
+        if (slot->state == SLOT_PLACED && slot->name.worker == worker && slot->described &&
+            slot->name.sequence > described)
+            described = slot->name.sequence;
+    }
+    while (name.sequence < order->workers[worker].granted) {
+        name.sequence++;
+        const uint32_t slot = places_find(order, &name);
+        if (slot == order->slots_count)
+            continue;
+        if (name.sequence > described)
+            places_close(order, slot, order->ledger.index);
+        else
+            judge_refuse(order, slot, VERDICT_CANCELLED, 0);
+    }
+}
+
+void joins_leave(struct order *order, uint32_t index, uint32_t cause)
+{
+    end_slots(order, index);
+    struct record record = {.kind = RECORD_LEAVE};
+    record.leave = (struct record_leave){
+        .worker = index, .incarnation = order->ledger.workers[index].incarnation, .cause = cause};
+    order_append(order, &record);
+    detach(order, index);
+    order->workers[index].asked = order->workers[index].granted = 0;
+}

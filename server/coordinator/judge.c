@@ -1,0 +1,386 @@
+/* What was described and has landed: its verdict, its record, its receipt. Sequences are judged in
+ * order; a worker hears a verdict only when all shards have logged it. */
+#include "server/coordinator/order_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Receipts. */
+
+void judge_answer(struct order *order, const struct ledger_receipt *receipt,
+                  const struct name *name)
+{
+    const struct order_worker *worker = &order->workers[name->worker];
+    if (worker->peer == 0 || !worker->told)
+        return;
+    order_send(order, worker->peer, MESSAGE_RECEIPT)->receipt =
+        (struct message_receipt){.name = *name,
+                                 .verdict = receipt->verdict,
+                                 .index = receipt->index,
+                                 .version = receipt->version,
+                                 .staleness = receipt->staleness,
+                                 .weight = receipt->weight,
+                                 .durable = order->ledger.durable,
+                                 .detail = receipt->detail,
+                                 .whole = order->whole};
+}
+
+static void owe(struct order *order, const struct name *name)
+{
+    /* A slot owes at most one receipt: it is not used again before its record is logged. */
+    ASSERT(order->owed_count < OWED_MAX || order->plants.retire_early);
+    if (order->owed_count == OWED_MAX)
+        return;
+    order->owed[(order->owed_first + order->owed_count++) % OWED_MAX] =
+        (struct order_owed){.index = order->ledger.index, .name = *name};
+}
+
+void judge_receipts(struct order *order)
+{
+    const uint64_t watermark = order->plants.early_receipt ? UINT64_MAX : order_watermark(order);
+    while (order->owed_count > 0 && order->owed[order->owed_first].index <= watermark) {
+        const struct name name = order->owed[order->owed_first].name;
+        const struct ledger_receipt *receipt = ledger_receipt(&order->ledger, &name);
+        order->owed_first = (order->owed_first + 1) % OWED_MAX;
+        order->owed_count--;
+        if (!receipt || order->workers[name.worker].peer == 0)
+            continue;
+        struct message_receipt next = {0};
+        const bool comes = places_next(order, name.worker, &next);
+        judge_answer(order, receipt, &name);
+        if (!comes)
+            continue;
+        struct message_receipt *sent =
+            &order->actions->items[order->actions->count - 1].message.receipt;
+        sent->next_sequence = next.next_sequence;
+        sent->next_slot = next.next_slot;
+        sent->next_generation = next.next_generation;
+    }
+}
+
+/* What is known of a slot. */
+
+static bool complete(const struct order *order, const struct order_slot *slot)
+{
+    if (order->plants.admit_partial)
+        return slot->landed != 0;
+    return (slot->landed & order->bodies) == order->bodies;
+}
+
+static void note_ready(struct order *order, struct order_slot *slot)
+{
+    if (slot->ready != 0 || !slot->described)
+        return;
+    if (slot->verdict == VERDICT_NONE && !slot->torn && !complete(order, slot))
+        return;
+    slot->ready = ++order->completions;
+    slot->landed_version = ledger_version(&order->ledger);
+}
+
+static void known(struct order *order, struct order_slot *slot, uint32_t verdict, uint64_t detail)
+{
+    slot->verdict = verdict;
+    slot->detail = detail;
+    note_ready(order, slot);
+}
+
+bool judge_pending(const struct order *order)
+{
+    for (uint32_t i = 0; i < order->slots_count; i++)
+        if (order->slots[i].state == SLOT_PLACED && order->slots[i].ready != 0 &&
+            order->slots[i].verdict == VERDICT_NONE)
+            return true;
+    return false;
+}
+
+static void judge_head(struct order *order, struct order_slot *slot)
+{
+    const struct message_describe *describe = &slot->describe;
+    if (describe->layout_hash != order->ledger.layout_hash)
+        known(order, slot, VERDICT_MISMATCH, order->ledger.layout_hash);
+    else if (describe->purpose == PURPOSE_FIRST && order->ledger.first)
+        known(order, slot, VERDICT_CANCELLED, 0);
+    else if (describe->purpose == PURPOSE_GRADIENT && !order->ledger.first)
+        known(order, slot, VERDICT_FUTURE, 0);
+    else if (describe->purpose == PURPOSE_GRADIENT) {
+        const enum law_verdict verdict = law_judge_basis(&order->ledger.law, describe->basis);
+        if (verdict != LAW_FINE)
+            known(order, slot, verdict == LAW_STALE ? VERDICT_STALE : VERDICT_FUTURE, 0);
+    }
+}
+
+/* The name has been described before, or has its verdict: the first fate stays. */
+static void describe_again(struct order *order, const struct message_describe *describe,
+                           uint64_t digest, const struct ledger_receipt *receipt)
+{
+    order->figures.duplicates++;
+    if (order->plants.no_dedupe)
+        return;
+    if (digest != describe->digest) {
+        order_send(order, order->workers[describe->name.worker].peer, MESSAGE_RECEIPT)->receipt =
+            (struct message_receipt){.name = describe->name,
+                                     .verdict = VERDICT_MISMATCH,
+                                     .version = ledger_version(&order->ledger),
+                                     .durable = order->ledger.durable,
+                                     .detail = digest,
+                                     .whole = order->whole};
+        return;
+    }
+    if (receipt && receipt->index <= order_watermark(order))
+        judge_answer(order, receipt, &describe->name);
+}
+
+void judge_describe(struct order *order, const struct message_describe *describe)
+{
+    const struct ledger_receipt *receipt = ledger_receipt(&order->ledger, &describe->name);
+    if (receipt) {
+        describe_again(order, describe, receipt->digest, receipt);
+        return;
+    }
+    const uint32_t index = places_find(order, &describe->name);
+    if (index == order->slots_count) { /* its place has expired: it needs another */
+        places_ask(order, &describe->name);
+        return;
+    }
+    struct order_slot *slot = &order->slots[index];
+    if (slot->described) {
+        describe_again(order, describe, slot->describe.digest, NULL);
+        return;
+    }
+    if (describe->slot != index || describe->generation != slot->generation) {
+        places_ask(order, &describe->name); /* it holds an older place: tell it the present one */
+        return;
+    }
+    order->figures.pushes++;
+    slot->described = true;
+    slot->describe = *describe;
+    slot->since_ns = order->now_ns;
+    judge_head(order, slot);
+    note_ready(order, slot);
+}
+
+void judge_landed(struct order *order, uint32_t member, const struct message_landed *landed)
+{
+    if (landed->slot >= order->slots_count) {
+        order->figures.foreign++;
+        return;
+    }
+    struct order_slot *slot = &order->slots[landed->slot];
+    if (slot->state != SLOT_PLACED || slot->generation != landed->generation ||
+        slot->landed >> member & 1)
+        return; /* closed meanwhile, or said twice */
+    const bool other = landed->name.worker != slot->name.worker ||
+                       landed->name.incarnation != slot->name.incarnation ||
+                       landed->name.sequence != slot->name.sequence;
+    if (slot->landed == 0)
+        slot->digest = landed->digest;
+    slot->torn |= !landed->intact || other || landed->digest != slot->digest;
+    slot->landed |= UINT64_C(1) << member;
+    if (landed->not_finite < slot->not_finite)
+        slot->not_finite = landed->not_finite;
+    if (!(landed->magnitude <= slot->magnitude))
+        slot->magnitude = landed->magnitude;
+    slot->sum_squares[member] = landed->sum_squares;
+    note_ready(order, slot);
+}
+
+void judge_patience(struct order *order)
+{
+    for (uint32_t i = 0; i < order->slots_count; i++) {
+        struct order_slot *slot = &order->slots[i];
+        if (slot->state == SLOT_PLACED && slot->described && slot->ready == 0 &&
+            order->now_ns - slot->since_ns >= order->options.push_patience_ns)
+            known(order, slot, VERDICT_CANCELLED, 0);
+    }
+}
+
+/* Verdicts. */
+
+static struct law_arrival arrival_of(const struct order_slot *slot)
+{
+    return (struct law_arrival){.finite = slot->not_finite == UINT64_MAX,
+                                .largest = slot->magnitude,
+                                .basis = slot->describe.basis,
+                                .samples = slot->describe.samples,
+                                .norm = slot->describe.norm};
+}
+
+static uint32_t decide(const struct order *order, const struct order_slot *slot, uint64_t *detail)
+{
+    *detail = slot->detail;
+    if (slot->verdict != VERDICT_NONE)
+        return slot->verdict;
+    if (slot->torn || slot->digest != slot->describe.digest) {
+        *detail = slot->describe.digest;
+        return VERDICT_MISMATCH;
+    }
+    if (slot->not_finite != UINT64_MAX) {
+        *detail = slot->not_finite;
+        return VERDICT_NOT_FINITE;
+    }
+    if (slot->describe.purpose == PURPOSE_FIRST)
+        return order->ledger.first ? VERDICT_CANCELLED : VERDICT_ADMITTED;
+    const struct law_arrival arrival = arrival_of(slot);
+    switch (law_judge(&order->ledger.law, &arrival)) {
+    case LAW_FINE: return VERDICT_ADMITTED;
+    case LAW_NOT_FINITE: *detail = UINT64_MAX; return VERDICT_NOT_FINITE;
+    case LAW_FUTURE: return VERDICT_FUTURE;
+    case LAW_STALE: return VERDICT_STALE;
+    }
+    return VERDICT_MISMATCH;
+}
+
+/* The client's norm against the shards' own sums: a client that measures wrongly clips wrongly. */
+static void compare_norms(struct order *order, const struct order_slot *slot)
+{
+    double sum = 0.0;
+    for (uint32_t i = 0; i < order->options.shards; i++)
+        sum += slot->sum_squares[i];
+    const double theirs = slot->describe.norm * slot->describe.norm;
+    const double larger = sum > theirs ? sum : theirs;
+    const double apart = larger > 0.0 ? fabs(sum - theirs) / larger : 0.0;
+    if (apart > 1e-3 && order->figures.sum_mismatch_max <= 1e-3)
+        order_say(order, "worker %s says a norm of %g, the shards measure %g",
+                  order->ledger.workers[slot->name.worker].identity, slot->describe.norm,
+                  sqrt(sum));
+    if (apart > order->figures.sum_mismatch_max)
+        order->figures.sum_mismatch_max = apart;
+}
+
+static void admit(struct order *order, uint32_t index)
+{
+    struct order_slot *slot = &order->slots[index];
+    const struct message_describe *describe = &slot->describe;
+    const struct law_arrival arrival = arrival_of(slot);
+    const struct law_entry entry = law_entry(&order->ledger.law, &arrival);
+    struct record record = {.kind = RECORD_ADMIT};
+    record.admit = (struct record_admit){.name = slot->name,
+                                         .slot = index,
+                                         .generation = slot->generation,
+                                         .digest = describe->digest,
+                                         .basis = describe->basis,
+                                         .landed_version = slot->landed_version,
+                                         .samples = describe->samples,
+                                         .norm = describe->norm,
+                                         .sample_weight = entry.sample_weight *
+                                                          (order->plants.weight_twice ? 2 : 1),
+                                         .clip = entry.clip};
+    const uint64_t staleness = ledger_version(&order->ledger) - describe->basis;
+    compare_norms(order, slot);
+    slot->state = SLOT_WINDOW;
+    order->workers[slot->name.worker].held--;
+    order->last_admit_ns = order->now_ns;
+    order->figures.verdicts[VERDICT_ADMITTED]++;
+    order->figures.staleness_sum += staleness;
+    if (staleness > order->figures.staleness_max)
+        order->figures.staleness_max = staleness;
+    order_append(order, &record);
+    owe(order, &record.admit.name);
+    steps_due(order);
+}
+
+static void admit_first(struct order *order, uint32_t index)
+{
+    const struct order_slot *slot = &order->slots[index];
+    struct record record = {.kind = RECORD_FIRST};
+    record.first = (struct record_first){.name = slot->name,
+                                         .slot = index,
+                                         .generation = slot->generation,
+                                         .digest = slot->describe.digest};
+    order->figures.verdicts[VERDICT_ADMITTED]++;
+    order_append(order, &record);
+    owe(order, &record.first.name);
+    places_close(order, index, order->ledger.index);
+    order->last_step_ns = order->now_ns;
+}
+
+void judge_refuse(struct order *order, uint32_t index, uint32_t verdict, uint64_t detail)
+{
+    const struct order_slot *slot = &order->slots[index];
+    struct record record = {.kind = RECORD_REFUSE};
+    record.refuse = (struct record_refuse){.name = slot->name,
+                                           .slot = index,
+                                           .generation = slot->generation,
+                                           .verdict = verdict,
+                                           .basis = slot->describe.basis,
+                                           .digest = slot->describe.digest,
+                                           .detail = detail};
+    order->figures.verdicts[verdict]++;
+    if (order->plants.refusal_unlogged) {
+        judge_answer(order, &(struct ledger_receipt){.verdict = verdict, .detail = detail},
+                     &slot->name);
+    } else {
+        order_append(order, &record);
+        owe(order, &record.refuse.name);
+    }
+    places_close(order, index, order->ledger.index);
+}
+
+static bool its_turn(const struct order *order, const struct order_slot *slot)
+{
+    const struct ledger_worker *worker = &order->ledger.workers[slot->name.worker];
+    return slot->state == SLOT_PLACED && slot->ready != 0 &&
+           slot->name.sequence == worker->last_sequence + 1;
+}
+
+/* mode = sync: one fine gradient of every live worker, then all of them at once. */
+static bool one_of_each(const struct order *order)
+{
+    uint64_t detail = 0;
+    uint32_t fine = 0, live = 0;
+    for (uint32_t i = 0; i < order->slots_count; i++)
+        fine += its_turn(order, &order->slots[i]) &&
+                decide(order, &order->slots[i], &detail) == VERDICT_ADMITTED;
+    for (uint32_t i = 0; i < order->ledger.workers_count; i++)
+        live += roster_live(order, i);
+    return fine >= live;
+}
+
+static bool may_admit(const struct order *order, const struct order_slot *slot)
+{
+    if (order->alarm || !order_members_here(order))
+        return false;
+    if (slot->describe.purpose == PURPOSE_FIRST)
+        return true;
+    if (law_due(&order->ledger.law, LAW_DUE)) /* it waits for the sums of the step before */
+        return false;
+    return !order->options.sync || order->ledger.law.fresh > 0 || one_of_each(order);
+}
+
+/* The next slot that can have its verdict: by completion, in mode sync by worker. */
+static uint32_t next_slot(const struct order *order)
+{
+    uint32_t best = order->slots_count;
+    for (uint32_t i = 0; i < order->slots_count; i++) {
+        const struct order_slot *slot = &order->slots[i];
+        uint64_t detail = 0;
+        if (!its_turn(order, slot) ||
+            (decide(order, slot, &detail) == VERDICT_ADMITTED && !may_admit(order, slot)))
+            continue;
+        if (best == order->slots_count ||
+            (order->options.sync ? slot->name.worker < order->slots[best].name.worker
+                                 : slot->ready < order->slots[best].ready))
+            best = i;
+    }
+    return best;
+}
+
+void judge_all(struct order *order)
+{
+    if (!order->ledger.mapped)
+        return;
+    steps_due(order);
+    while (order_room(order)) {
+        uint64_t detail = 0;
+        const uint32_t index = next_slot(order);
+        if (index == order->slots_count)
+            return;
+        const uint32_t verdict = decide(order, &order->slots[index], &detail);
+        if (verdict != VERDICT_ADMITTED)
+            judge_refuse(order, index, verdict, detail);
+        else if (order->slots[index].describe.purpose == PURPOSE_FIRST)
+            admit_first(order, index);
+        else
+            admit(order, index);
+    }
+}

@@ -1,0 +1,272 @@
+/* The step function: takes one event, lets the parts do what follows, in a fixed order. */
+#include "server/coordinator/order_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MILLISECOND_NS = 1000000 };
+
+static gradweir_status check_options(const struct order_options *options)
+{
+    TRY(law_settings_check(&options->law));
+    if (options->shards == 0 || options->shards > MEMBERS_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "shards is %u; 1 to %d", options->shards, MEMBERS_MAX);
+    if (options->workers_max == 0 || options->workers_max > WORKERS_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "workers_max is %u; 1 to %d", options->workers_max,
+                    WORKERS_MAX);
+    if (options->queue == 0 || options->window_max < options->law.window ||
+        options->window_max > WINDOW_MAX || options->queue > SLOTS_MAX ||
+        options->window_max + options->queue > SLOTS_MAX)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "window_max is %u and queue %u: window <= window_max <= %d, queue >= 1, and at "
+                    "most %d together",
+                    options->window_max, options->queue, WINDOW_MAX, SLOTS_MAX);
+    if (options->outstanding_max == 0 || options->outstanding_max > OUTSTANDING_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "outstanding_max is %u; 1 to %d",
+                    options->outstanding_max, OUTSTANDING_MAX);
+    if (options->ring < 16 || options->ring > HASHES / 2)
+        return fail(GRADWEIR_ERR_INVALID, "ring is %u; 16 to %d", options->ring, HASHES / 2);
+    if (options->law.algorithm == ARITHMETIC_LAMB)
+        return fail(GRADWEIR_ERR_INVALID, "optimizer lamb needs norms per tensor, which this "
+                                          "server does not gather yet");
+    return GRADWEIR_OK;
+}
+
+/* One gradient of every worker: W = S = N is W = S = as many as may come, lowered by the ledger to
+ * those that live. */
+static void set_sync(struct order_options *options)
+{
+    options->law.window = options->law.stride = options->window_max;
+    options->law.decay = LAW_UNIFORM;
+    options->outstanding_max = 1;
+}
+
+gradweir_status order_new(const struct order_options *options, struct order **out)
+{
+    TRY(check_options(options));
+    struct order *order = calloc(1, sizeof *order);
+    if (!order)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the coordinator");
+    order->options = *options;
+    if (options->sync)
+        set_sync(&order->options);
+    order->peers_max = 2 * (options->workers_max + options->shards) + 16;
+    order->peers = calloc(order->peers_max, sizeof *order->peers);
+    order->status = calloc(1, STATUS_BYTES);
+    order->slots_count = options->window_max + options->queue;
+    if (!order->peers || !order->status ||
+        content_assembler_new(CONTENT_BYTES_MAX, &order->assembler) != GRADWEIR_OK) {
+        order_free(order);
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the coordinator");
+    }
+    ledger_init(&order->ledger);
+    random_split(&order->random, options->seed, "pass", 0);
+    *out = order;
+    return GRADWEIR_OK;
+}
+
+void order_free(struct order *order)
+{
+    if (!order)
+        return;
+    if (order->assembler)
+        content_assembler_free(order->assembler);
+    if (order->model)
+        model_free(order->model);
+    free(order->layout);
+    free(order->status);
+    free(order->peers);
+    free(order);
+}
+
+uint32_t order_actions_max(const struct order_options *options)
+{
+    const uint32_t slots = options->window_max + options->queue;
+    return 64 + 10 * slots + 12 * (options->workers_max + options->shards);
+}
+
+static struct order_action *act(struct order *order, enum order_action_kind kind, uint32_t peer)
+{
+    ASSERT(order->actions->count < order->actions->max);
+    struct order_action *action = &order->actions->items[order->actions->count++];
+    memset(action, 0, sizeof *action);
+    action->kind = kind;
+    action->peer = peer;
+    action->message.epoch = order->ledger.epoch;
+    action->message.timeline = order->ledger.timeline;
+    return action;
+}
+
+struct message *order_send(struct order *order, uint32_t peer, uint32_t kind)
+{
+    struct message *message = &act(order, ORDER_SEND, peer)->message;
+    message->kind = kind;
+    return message;
+}
+
+struct message *order_send_all(struct order *order, uint32_t kind)
+{
+    struct message *message = &act(order, ORDER_SEND_ALL, 0)->message;
+    message->kind = kind;
+    return message;
+}
+
+void order_content(struct order *order, uint32_t peer, uint32_t content, const void *bytes,
+                   size_t count)
+{
+    struct order_action *action = act(order, ORDER_CONTENT, peer);
+    action->message.kind = MESSAGE_WANT;
+    action->message.want.content = content;
+    action->bytes = bytes;
+    action->bytes_count = count;
+}
+
+void order_drop(struct order *order, uint32_t peer)
+{
+    act(order, ORDER_DROP, peer);
+}
+
+void order_exit(struct order *order)
+{
+    act(order, ORDER_EXIT, 0);
+}
+
+void order_say(struct order *order, const char *format, ...)
+{
+    struct message *message = &act(order, ORDER_SAY, 0)->message;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message->denied.text, sizeof message->denied.text, format, arguments);
+    va_end(arguments);
+}
+
+void order_append(struct order *order, struct record *record)
+{
+    const uint32_t stride = order->ledger.law.settings.stride;
+    ledger_seal(&order->ledger, record);
+    const gradweir_status status = ledger_apply(&order->ledger, record);
+    ASSERT(status == GRADWEIR_OK);
+    order->hashes[order->ledger.index % HASHES] = order->ledger.hash;
+    order_send_all(order, MESSAGE_RECORD)->record = *record;
+    struct order_action *append = act(order, ORDER_APPEND, 0);
+    append->message.kind = MESSAGE_RECORD;
+    append->message.record = *record;
+    struct law_entry entry;
+    while (ledger_retired(&order->ledger, &entry))
+        places_close(order, entry.slot, order->ledger.index);
+    if (record->kind != RECORD_MAP && stride != order->ledger.law.settings.stride)
+        order_say(order,
+                  "the stride is now %u (asked for: %u): what live workers can have under way",
+                  order->ledger.law.settings.stride, order->ledger.settings.stride);
+}
+
+uint64_t order_watermark(const struct order *order)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < order->options.shards; i++)
+        if (order->members[i].logged < least)
+            least = order->members[i].logged;
+    return least;
+}
+
+bool order_members_here(const struct order *order)
+{
+    for (uint32_t i = 0; i < order->options.shards; i++)
+        if (order->members[i].peer == 0)
+            return false;
+    return true;
+}
+
+bool order_room(const struct order *order)
+{
+    return order->ledger.index - order_watermark(order) < order->options.ring;
+}
+
+void order_step(struct order *order, const struct order_event *event, struct order_actions *actions)
+{
+    actions->count = 0;
+    order->actions = actions;
+    order->now_ns = event->now_ns;
+    if (order->stopped)
+        return;
+    switch (event->kind) {
+    case ORDER_MESSAGE: inbox_message(order, event->peer, event->message); break;
+    case ORDER_LOST: roster_lost(order, event->peer); break;
+    case ORDER_DRAIN:
+        order->drain_ns = order->draining ? order->drain_ns : event->now_ns;
+        order->draining = true;
+        break;
+    case ORDER_TICK: break;
+    }
+    roster_leases(order);
+    joins_retry(order);
+    joins_tell(order);
+    judge_patience(order);
+    judge_all(order);
+    steps_flush(order);
+    judge_receipts(order);
+    places_expire(order);
+    places_serve(order);
+    if (order->draining)
+        steps_drain(order);
+}
+
+/* Deadlines. What has passed and could not be acted on must not make the loop spin. */
+
+static int64_t later(int64_t time_ns, int64_t wait_ns)
+{
+    return wait_ns < 0 || time_ns > INT64_MAX - wait_ns ? INT64_MAX : time_ns + wait_ns;
+}
+
+int64_t order_next(const struct order *order)
+{
+    int64_t next = steps_flush_at(order);
+    const bool waiting = places_waiting(order) > 0;
+    for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
+        const struct order_worker *worker = &order->workers[i];
+        const int64_t end = later(worker->lost_ns, order->options.lease_ns);
+        if (order->ledger.workers[i].state == WORKER_LIVE && worker->peer == 0 && end < next)
+            next = end;
+    }
+    for (uint32_t i = 0; i < order->slots_count; i++) {
+        const struct order_slot *slot = &order->slots[i];
+        if (slot->state != SLOT_PLACED || slot->ready != 0 || slot->verdict != VERDICT_NONE)
+            continue;
+        const int64_t end =
+            later(slot->since_ns, slot->described ? order->options.push_patience_ns
+                                                  : order->options.place_patience_ns);
+        if ((slot->described || waiting) && end < next)
+            next = end;
+    }
+    if (order->draining && !order->stopped && later(order->now_ns, 50 * MILLISECOND_NS) < next)
+        next = order->now_ns + 50 * MILLISECOND_NS;
+    return next <= order->now_ns ? order->now_ns + 10 * MILLISECOND_NS : next;
+}
+
+const struct ledger *order_ledger(const struct order *order)
+{
+    return &order->ledger;
+}
+
+bool order_plant(struct order *order, const char *name)
+{
+    const struct {
+        const char *name;
+        bool *flag;
+    } plants[] = {{"admit-partial", &order->plants.admit_partial},
+                  {"early-receipt", &order->plants.early_receipt},
+                  {"no-dedupe", &order->plants.no_dedupe},
+                  {"refusal-unlogged", &order->plants.refusal_unlogged},
+                  {"zombie-incarnation", &order->plants.zombie_incarnation},
+                  {"generation-reuse", &order->plants.generation_reuse},
+                  {"flush-off", &order->plants.flush_off},
+                  {"lease-off", &order->plants.lease_off},
+                  {"retire-early", &order->plants.retire_early},
+                  {"weight-twice", &order->plants.weight_twice}};
+    for (size_t i = 0; i < sizeof plants / sizeof *plants; i++)
+        if (strcmp(plants[i].name, name) == 0)
+            return *plants[i].flag = true;
+    return false;
+}

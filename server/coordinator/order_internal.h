@@ -1,0 +1,201 @@
+/* What the files of the coordinator's core share: its state, and the few calls between them.
+ *
+ *   order.c         the step function, the log, deadlines
+ *   inbox.c         who may say what
+ *   roster.c        peers, shards, the layout, leases
+ *   joins.c         who takes part, under which incarnation
+ *   places.c        slots: who has room
+ *   judge.c         what was described and has landed: verdicts and receipts
+ *   steps.c         steps, sums, whole versions, flush, drain
+ *   order_status.c  figures and the status page
+ *
+ * A slot's life:
+ *
+ *   FREE --place--> PLACED --ADMIT--> WINDOW --retired--> CLOSING --FREED from all--> FREE
+ *                     `--REFUSE, FIRST, LEAVE, expired------^
+ *
+ * PLACED with `described` and a mask of who has it whole says how far its gradient is. */
+#ifndef GRADWEIR_SERVER_COORDINATOR_ORDER_INTERNAL_H
+#define GRADWEIR_SERVER_COORDINATOR_ORDER_INTERNAL_H
+
+#include "common/model.h"
+#include "common/random.h"
+#include "common/wire.h"
+#include "server/coordinator/order.h"
+
+enum { HASHES = 8192, OWED_MAX = 2 * SLOTS_MAX, FENCED_MAX = 4, INTERVALS = 32 };
+enum { STATUS_BYTES = 256 << 10 };
+
+enum peer_state { PEER_FREE = 0, PEER_NEW, PEER_JOINING, PEER_WORKER, PEER_SHARD };
+
+struct peer {
+    uint32_t number;
+    uint32_t state;           /* enum peer_state */
+    uint32_t index;           /* of its worker or member */
+    struct message_join join; /* JOINING: what waits */
+};
+
+struct order_member {
+    uint32_t peer; /* 0: not connected */
+    bool known;    /* was here once: its memory holds our log */
+    bool ready;
+    char address[ADDRESS_MAX];
+    uint64_t logged;
+    bool stepped_any;
+    uint64_t stepped;
+    int64_t seen_ns;
+    bool summed; /* sums of the step that waits are here */
+    struct message_sums sums;
+    struct message_pulse pulse;
+};
+
+struct order_worker {
+    uint32_t peer;    /* 0: lost, or gone */
+    int64_t lost_ns;  /* when it was lost */
+    uint64_t join_at; /* index of its JOIN record */
+    bool told;        /* JOINED was sent to its present peer */
+    uint8_t pass[NONCE_BYTES];
+    uint8_t fenced[FENCED_MAX][NONCE_BYTES]; /* nonces that were replaced: they stay out */
+    uint32_t fenced_count;
+    uint64_t asked, granted; /* sequences up to here */
+    uint64_t ticket;         /* of its waiting; smaller is earlier */
+    uint32_t held;           /* slots PLACED for it */
+};
+
+enum slot_state { SLOT_FREE = 0, SLOT_PLACED, SLOT_WINDOW, SLOT_CLOSING };
+
+struct order_slot {
+    uint32_t state; /* enum slot_state */
+    uint64_t generation;
+    struct name name;
+    int64_t since_ns; /* placed, or described */
+    bool described;
+    struct message_describe describe;
+    uint32_t verdict; /* known before everything has landed; else NONE */
+    uint64_t detail;
+    uint64_t landed, freed; /* a bit per member */
+    uint64_t digest;        /* of the first that landed */
+    bool torn;              /* a checksum failed, or digests differ */
+    uint64_t not_finite;
+    float magnitude;
+    double sum_squares[MEMBERS_MAX];
+    uint64_t landed_version;
+    uint64_t ready; /* counts completions; 0: not yet */
+};
+
+struct order_owed {
+    uint64_t index;
+    struct name name;
+};
+
+struct order_plants {
+    bool admit_partial, early_receipt, no_dedupe, refusal_unlogged, zombie_incarnation;
+    bool generation_reuse, flush_off, lease_off, retire_early, weight_twice;
+};
+
+struct order {
+    struct order_options options;
+    struct ledger ledger;
+    struct order_actions *actions; /* during a step */
+    int64_t now_ns;
+    struct random random;
+    struct order_plants plants;
+    struct order_figures figures;
+
+    struct model *model; /* NULL until the first worker told it */
+    uint8_t *layout;
+    size_t layout_bytes;
+    struct content_assembler *assembler;
+    uint32_t layout_peer; /* who was asked for it; 0: nobody */
+
+    struct peer *peers;
+    uint32_t peers_max;
+    struct order_member members[MEMBERS_MAX];
+    uint64_t bodies; /* members that hold a piece of every gradient */
+    struct order_worker workers[WORKERS_MAX];
+    struct order_slot slots[SLOTS_MAX];
+    uint32_t slots_count;
+    uint64_t generations, tickets, completions;
+
+    uint64_t hashes[HASHES]; /* of records, by index */
+    struct order_owed owed[OWED_MAX];
+    uint32_t owed_first, owed_count;
+    bool alarm; /* a shard's log differs from ours: nothing is admitted any more */
+
+    bool whole_known;
+    uint64_t whole;
+    double step_clip; /* clip_average of the step that waits for its sums */
+    int64_t last_step_ns, last_admit_ns;
+    int64_t intervals[INTERVALS];
+    uint64_t intervals_count;
+
+    bool draining, stopped;
+    int64_t drain_ns;
+    char *status;
+};
+
+/* order.c: actions and the log. */
+struct message *order_send(struct order *order, uint32_t peer, uint32_t kind);
+struct message *order_send_all(struct order *order, uint32_t kind);
+void order_content(struct order *order, uint32_t peer, uint32_t content, const void *bytes,
+                   size_t count);
+void order_drop(struct order *order, uint32_t peer);
+void order_exit(struct order *order);
+void order_say(struct order *order, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void order_append(struct order *order, struct record *record);
+uint64_t order_watermark(const struct order *order); /* all members have logged up to here */
+bool order_members_here(const struct order *order);
+bool order_room(const struct order *order); /* the slowest is less than `ring` behind */
+
+/* inbox.c */
+void inbox_message(struct order *order, uint32_t number, const struct message *message);
+
+/* roster.c */
+struct peer *roster_find(struct order *order, uint32_t number);
+struct peer *roster_take(struct order *order, uint32_t number); /* NULL: full */
+void roster_deny(struct order *order, uint32_t peer, int32_t status, const char *text);
+void roster_page(struct order *order, struct peer *peer, const struct message_page *page);
+void roster_enlist(struct order *order, struct peer *peer, const struct message_enlist *enlist);
+void roster_ready(struct order *order, struct peer *peer, const struct message_ready *ready);
+void roster_lost(struct order *order, uint32_t number);
+void roster_leases(struct order *order);
+bool roster_live(const struct order *order, uint32_t worker); /* a worker, not a reader */
+
+/* joins.c */
+void joins_came(struct order *order, struct peer *peer, const struct message_join *join);
+void joins_retry(struct order *order); /* those that waited for the MAP, or for room in the log */
+void joins_tell(struct order *order);  /* JOINED, once all shards have logged the JOIN */
+void joins_leave(struct order *order, uint32_t worker, uint32_t cause);
+
+/* places.c */
+void places_ask(struct order *order, const struct name *name);
+void places_serve(struct order *order);
+void places_expire(struct order *order);
+bool places_next(struct order *order, uint32_t worker, struct message_receipt *receipt);
+void places_close(struct order *order, uint32_t slot, uint64_t after);
+void places_freed(struct order *order, uint32_t member, const struct message_freed *freed);
+uint32_t places_find(const struct order *order,
+                     const struct name *name); /* PLACED; or slots_count */
+uint32_t places_waiting(const struct order *order);
+uint32_t places_used(const struct order *order); /* given and not yet in the window */
+
+/* judge.c */
+void judge_describe(struct order *order, const struct message_describe *describe);
+void judge_landed(struct order *order, uint32_t member, const struct message_landed *landed);
+void judge_patience(struct order *order);
+void judge_all(struct order *order); /* whatever can have its verdict now */
+void judge_refuse(struct order *order, uint32_t slot, uint32_t verdict, uint64_t detail);
+void judge_answer(struct order *order, const struct ledger_receipt *receipt,
+                  const struct name *name);
+void judge_receipts(struct order *order);
+bool judge_pending(const struct order *order); /* something has landed and waits */
+
+/* steps.c */
+void steps_due(struct order *order);
+void steps_sums(struct order *order, uint32_t member, const struct message_sums *sums);
+void steps_stepped(struct order *order, uint32_t member, uint64_t version);
+int64_t steps_flush_at(const struct order *order); /* INT64_MAX: not now */
+void steps_flush(struct order *order);
+void steps_drain(struct order *order);
+
+#endif

@@ -1,0 +1,252 @@
+/* Steps: when, with what numbers, and when they are whole. */
+#include "server/coordinator/order_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t SECOND_NS = 1000000000;
+
+static void fill_groups(const struct order *order, const struct law_step *step,
+                        struct record_step *record)
+{
+    record->groups_count = order->model->groups_count;
+    for (uint32_t i = 0; i < record->groups_count; i++) {
+        const struct model_group *group = &order->model->groups[i];
+        const uint64_t t = step->optimizer_step;
+        record->groups[i] = (struct step_group){
+            .learning_rate = step->learning_rate * group->learning_rate_scale,
+            .bias_correction1 = group->beta1 >= 0 ? arithmetic_bias(group->beta1, t) : step->bias1,
+            .bias_correction2 = group->beta2 >= 0 ? arithmetic_bias(group->beta2, t) : step->bias2};
+    }
+}
+
+static void note_interval(struct order *order)
+{
+    if (order->last_step_ns != 0)
+        order->intervals[order->intervals_count++ % INTERVALS] =
+            order->now_ns - order->last_step_ns;
+    order->last_step_ns = order->now_ns;
+}
+
+static void append_step(struct order *order, enum law_cause cause)
+{
+    struct law_step step;
+    law_step(&order->ledger.law, cause, &step);
+    struct record record = {.kind = RECORD_STEP};
+    record.step.version = step.version;
+    record.step.t = step.optimizer_step;
+    record.step.cause = cause;
+    record.step.rounds = step.needs_sums;
+    record.step.entries_count = step.n;
+    fill_groups(order, &step, &record.step);
+    for (uint32_t i = 0; i < step.n; i++) {
+        record.step.entries[i].slot = step.entries[i].slot;
+        memcpy(&record.step.entries[i].weight, &step.entries[i].weight, sizeof(uint32_t));
+    }
+    order->step_clip = order->ledger.law.settings.clip_average;
+    for (uint32_t i = 0; i < order->options.shards; i++)
+        order->members[i].summed = false;
+    note_interval(order);
+    order->figures.flushes += cause == LAW_FLUSH;
+    order->figures.drains += cause == LAW_DRAIN;
+    order_append(order, &record);
+}
+
+void steps_due(struct order *order)
+{
+    while (order->ledger.mapped && !order->ledger.stepping && !order->alarm &&
+           law_due(&order->ledger.law, LAW_DUE))
+        append_step(order, LAW_DUE);
+}
+
+/* Sums over the fixed tree. */
+
+/* The nodes come without their places: they are the largest aligned pieces of the shard's blocks,
+ * from left to right. */
+static bool add_nodes(struct arithmetic_tree *tree, const struct message_sums *sums)
+{
+    uint64_t at = sums->first_block, rest = sums->blocks;
+    uint32_t i = 0;
+    for (; rest > 0 && i < sums->nodes_count; i++) {
+        uint32_t level = 0;
+        while (level < 40 && at % (UINT64_C(2) << level) == 0 && UINT64_C(2) << level <= rest)
+            level++;
+        if (!arithmetic_tree_add(tree, (struct arithmetic_node){.index = at >> level,
+                                                                .level = level,
+                                                                .sum = sums->nodes[i]}))
+            return false;
+        at += UINT64_C(1) << level;
+        rest -= UINT64_C(1) << level;
+    }
+    return rest == 0 && i == sums->nodes_count;
+}
+
+static void append_summed(struct order *order)
+{
+    struct arithmetic_tree tree;
+    bool sound = true;
+    arithmetic_tree_init(&tree);
+    for (uint32_t i = 0; i < order->options.shards; i++)
+        sound = sound && add_nodes(&tree, &order->members[i].sums);
+    const double norm = sound ? sqrt(arithmetic_tree_sum(&tree)) : 0.0;
+    struct record record = {.kind = RECORD_SUMMED};
+    record.summed.version = ledger_version(&order->ledger);
+    record.summed.round = order->members[0].sums.round;
+    record.summed.norm = isfinite(norm) ? norm : 0.0;
+    float factor = (float)arithmetic_clip_factor(norm, order->step_clip);
+    if (!sound || !isfinite(norm)) {
+        order_say(order,
+                  "ALARM: the shards' sums for version %llu make no norm; the step "
+                  "changes nothing, and nothing is admitted any more",
+                  (unsigned long long)record.summed.version);
+        order->alarm = true;
+        factor = 0.0f;
+    }
+    memcpy(&record.summed.factor, &factor, sizeof factor);
+    order_append(order, &record);
+}
+
+void steps_sums(struct order *order, uint32_t member, const struct message_sums *sums)
+{
+    const struct model_range range = model_shard(order->model, order->options.shards, member);
+    if (!order->ledger.stepping || sums->version != ledger_version(&order->ledger) ||
+        sums->round > 1 || sums->nodes_count > SUM_NODES_MAX || sums->blocks != range.blocks ||
+        (range.blocks > 0 && sums->first_block != range.first_block)) {
+        order->figures.foreign++;
+        return;
+    }
+    order->members[member].sums = *sums;
+    order->members[member].summed = true;
+    for (uint32_t i = 0; i < order->options.shards; i++)
+        if (!order->members[i].summed)
+            return;
+    append_summed(order);
+}
+
+void steps_stepped(struct order *order, uint32_t member, uint64_t version)
+{
+    struct order_member *from = &order->members[member];
+    if (!order->ledger.first || version > ledger_version(&order->ledger) ||
+        (from->stepped_any && version < from->stepped)) {
+        order->figures.foreign++;
+        return;
+    }
+    from->stepped_any = true;
+    from->stepped = version;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < order->options.shards; i++) {
+        if (!order->members[i].stepped_any)
+            return;
+        least = order->members[i].stepped < least ? order->members[i].stepped : least;
+    }
+    if (order->whole_known && least <= order->whole)
+        return;
+    order->whole_known = true;
+    order->whole = least;
+    order_send_all(order, MESSAGE_WHOLE)->whole.version = least;
+}
+
+/* Flush: nothing came for long, so a step with what is there. */
+
+static int compare(const void *a, const void *b)
+{
+    int64_t left, right;
+    memcpy(&left, a, sizeof left);
+    memcpy(&right, b, sizeof right);
+    return (left > right) - (left < right);
+}
+
+static int64_t flush_after(const struct order *order)
+{
+    if (order->options.flush_after_ns != 0)
+        return order->options.flush_after_ns;
+    int64_t sorted[INTERVALS];
+    const uint64_t n =
+        order->intervals_count < INTERVALS ? order->intervals_count : (uint64_t)INTERVALS;
+    if (n == 0)
+        return SECOND_NS;
+    memcpy(sorted, order->intervals, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare);
+    const int64_t median = sorted[n / 2];
+    const int64_t low = SECOND_NS / 20, high = 60 * SECOND_NS;
+    return median > high / 3 ? high : 3 * median < low ? low : 3 * median;
+}
+
+int64_t steps_flush_at(const struct order *order)
+{
+    const int64_t after = flush_after(order);
+    if (after < 0 || order->plants.flush_off || order->alarm || !order->ledger.mapped ||
+        order->ledger.stepping || !order_members_here(order) || !order_room(order) ||
+        !law_due(&order->ledger.law, LAW_FLUSH) || judge_pending(order))
+        return INT64_MAX;
+    const int64_t since =
+        order->last_admit_ns > order->last_step_ns ? order->last_admit_ns : order->last_step_ns;
+    return since > INT64_MAX - after ? INT64_MAX : since + after;
+}
+
+void steps_flush(struct order *order)
+{
+    if (order->now_ns >= steps_flush_at(order))
+        append_step(order, LAW_FLUSH);
+}
+
+/* Drain: places that nobody has described are closed, what is under way gets a little longer, the
+ * rest of the window makes a last step, and when everything is whole everybody hears STOP. */
+
+static bool under_way(struct order *order)
+{
+    bool any = false;
+    const bool late = order->now_ns - order->drain_ns >= 2 * SECOND_NS;
+    for (uint32_t i = 0; i < order->slots_count; i++) {
+        struct order_slot *slot = &order->slots[i];
+        if (slot->state != SLOT_PLACED)
+            continue;
+        if (!slot->described && slot->name.sequence == order->workers[slot->name.worker].granted) {
+            order->workers[slot->name.worker].granted--;
+            order->workers[slot->name.worker].asked = order->workers[slot->name.worker].granted;
+            places_close(order, i, order->ledger.index);
+            continue;
+        }
+        any = true;
+        if (late && slot->ready == 0) {
+            slot->described = true;
+            slot->verdict = VERDICT_CANCELLED;
+            slot->ready = ++order->completions;
+        }
+    }
+    return any;
+}
+
+static bool finished(struct order *order)
+{
+    if (under_way(order))
+        return false;
+    if (!order->ledger.mapped)
+        return true;
+    if (order->ledger.stepping)
+        return false;
+    if (law_due(&order->ledger.law, LAW_DRAIN) && !order->alarm)
+        append_step(order, LAW_DRAIN);
+    const bool whole = !order->ledger.first ||
+                       (order->whole_known && order->whole == ledger_version(&order->ledger));
+    return whole && !order->ledger.stepping && order->owed_count == 0 &&
+           order_watermark(order) == order->ledger.index;
+}
+
+void steps_drain(struct order *order)
+{
+    const bool over = order->now_ns - order->drain_ns >= 30 * SECOND_NS;
+    if (!finished(order) && !over)
+        return;
+    if (over)
+        order_say(order,
+                  "the end was not reached in order within 30 s: a shard is missing or "
+                  "behind; stopping at version %llu",
+                  (unsigned long long)order->whole);
+    for (uint32_t i = 0; i < order->peers_max; i++)
+        if (order->peers[i].state != PEER_FREE)
+            order_send(order, order->peers[i].number, MESSAGE_STOP);
+    order->stopped = true;
+    order_exit(order);
+}
