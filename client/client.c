@@ -1,0 +1,363 @@
+/* Opening, binding, offering, closing. */
+#include "client/client_internal.h"
+
+#include "common/clock.h"
+#include "common/random.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void gradweir_options_default(gradweir_options *options)
+{
+    *options = (gradweir_options){.size = sizeof *options,
+                                  .address = "127.0.0.1:7070",
+                                  .identity = "",
+                                  .role = GRADWEIR_WORKER,
+                                  .connect_timeout_ms = 10000,
+                                  .outstanding = 1,
+                                  .transport = "auto",
+                                  .devices = ""};
+}
+
+static gradweir_status copy_text(char *to, size_t size, const char *from, const char *what)
+{
+    if (!from)
+        from = "";
+    if (strlen(from) >= size)
+        return fail(GRADWEIR_ERR_INVALID, "%s has %zu bytes, at most %zu are allowed", what,
+                    strlen(from), size - 1);
+    strcpy(to, from);
+    return GRADWEIR_OK;
+}
+
+static gradweir_status check(const gradweir_options *options)
+{
+    if (options->size != sizeof *options)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "options.size is %zu, this library's is %zu: call "
+                    "gradweir_options_default",
+                    options->size, sizeof *options);
+    if (!options->address || !options->address[0])
+        return fail(GRADWEIR_ERR_INVALID, "options.address is empty: \"host:port\" is wanted");
+    if (options->outstanding < 1 || options->outstanding > OUTSTANDING_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "options.outstanding is %u: 1 to %d are allowed",
+                    options->outstanding, OUTSTANDING_MAX);
+    if (options->role != GRADWEIR_WORKER && options->role != GRADWEIR_READER)
+        return fail(GRADWEIR_ERR_INVALID, "options.role is neither worker nor reader");
+    return GRADWEIR_OK;
+}
+
+static bool is_up(const struct gradweir_client *client, uint64_t what)
+{
+    (void)what;
+    return client->up;
+}
+
+static gradweir_status connect_control(struct gradweir_client *client)
+{
+    struct control_options control = control_defaults();
+    control.insecure = client->options.insecure != 0;
+    control.public_key = client->options.public_key;
+    control.secret_key = client->options.secret_key;
+    control.server_key = client->options.server_key;
+    TRY(control_context_new(&client->context));
+    TRY(control_connect(client->context, &control, client->address, &client->control));
+    return client_wait_until(
+        client, is_up, 0,
+        deadline_after(clock_now_ns(), client->options.connect_timeout_ms * CLOCK_MS));
+}
+
+static gradweir_status take_tables(struct gradweir_client *client)
+{
+    client->takes_max = 1024;
+    client->takes = calloc(client->takes_max + 1, sizeof *client->takes);
+    client->waiting = calloc(HEADS_WAITING_MAX, sizeof *client->waiting);
+    client->actions.items = calloc(SESSION_ACTIONS_MAX, sizeof *client->actions.items);
+    if (!client->takes || !client->waiting || !client->actions.items)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a client's tables");
+    for (uint32_t i = 0; i < client->takes_max; i++)
+        client->takes[i].next_free = i + 1;
+    client->groups[0] = (gradweir_group){1, -1, -1, -1, 0};
+    client->groups_count = 1;
+    client->arithmetic = arithmetic_choose(NULL);
+    return content_assembler_new(CONTENT_BYTES_MAX, &client->assembler);
+}
+
+static gradweir_status open_all(struct gradweir_client *client, const gradweir_options *options)
+{
+    TRY(copy_text(client->address, sizeof client->address, options->address, "options.address"));
+    TRY(copy_text(client->identity, sizeof client->identity, options->identity,
+                  "options.identity"));
+    TRY(copy_text(client->lanes, sizeof client->lanes, options->transport, "options.transport"));
+    TRY(copy_text(client->devices, sizeof client->devices, options->devices, "options.devices"));
+    TRY(take_tables(client));
+    return connect_control(client);
+}
+
+gradweir_status gradweir_open(const gradweir_options *options, gradweir_client **client)
+{
+    TRY(check(options));
+    struct gradweir_client *made = calloc(1, sizeof *made);
+    if (!made)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a client");
+    made->options = *options;
+    pthread_mutex_init(&made->lock, NULL);
+    const gradweir_status status = open_all(made, options);
+    if (status != GRADWEIR_OK) {
+        gradweir_close(made);
+        return status;
+    }
+    *client = made;
+    return GRADWEIR_OK;
+}
+
+static bool has_left(const struct gradweir_client *client, uint64_t what)
+{
+    (void)what;
+    return client->left;
+}
+
+void gradweir_close(gradweir_client *client)
+{
+    if (!client)
+        return;
+    atomic_store(&client->helper_stop, true);
+    if (client->helper_started)
+        pthread_join(client->helper, NULL);
+    if (client->joined && client->up && client->failed == GRADWEIR_OK) {
+        client_event(client, &(struct session_event){.kind = SESSION_BYE,
+                                                     .now_ns = (int64_t)clock_now_ns()});
+        (void)client_wait_until(client, has_left, 0,
+                                deadline_after(clock_now_ns(), 2 * CLOCK_SECOND));
+    }
+    transport_close(client->transport);
+    control_close(client->control);
+    control_context_free(client->context);
+    content_assembler_free(client->assembler);
+    client_body_free(client);
+    model_free(client->model);
+    free(client->tensors);
+    free(client->takes);
+    free(client->waiting);
+    free(client->actions.items);
+    pthread_mutex_destroy(&client->lock);
+    free(client);
+}
+
+gradweir_status gradweir_group_add(gradweir_client *client, const gradweir_group *group,
+                                   uint32_t *number)
+{
+    if (client->bound)
+        return fail(GRADWEIR_ERR_STATE, "groups are added before bind");
+    if (client->groups_count == MODEL_GROUPS_MAX)
+        return fail(GRADWEIR_ERR_FULL, "a model has at most %u groups", MODEL_GROUPS_MAX);
+    client->groups[client->groups_count] = *group;
+    *number = client->groups_count++;
+    return GRADWEIR_OK;
+}
+
+/* The model. */
+
+static gradweir_status add_groups(struct gradweir_client *client, struct model *model)
+{
+    for (uint32_t i = 1; i < client->groups_count; i++) {
+        const gradweir_group *from = &client->groups[i];
+        const struct model_group group = {.learning_rate_scale = from->learning_rate_scale,
+                                          .weight_decay = from->weight_decay,
+                                          .beta1 = from->beta1,
+                                          .beta2 = from->beta2,
+                                          .frozen = from->frozen != 0};
+        uint32_t number;
+        TRY(model_group_add(model, &group, &number));
+    }
+    return GRADWEIR_OK;
+}
+
+static gradweir_status add_tensor(struct model *model, const gradweir_tensor *from)
+{
+    struct model_tensor tensor = {.kind = from->kind == GRADWEIR_MOMENTS ? MODEL_MOMENTS
+                                                                         : MODEL_PARAMETER,
+                                  .group = from->group,
+                                  .dimensions = from->dimensions};
+    if (!from->name)
+        return fail(GRADWEIR_ERR_INVALID, "a tensor has no name");
+    TRY(copy_text(tensor.name, sizeof tensor.name, from->name, "a tensor's name"));
+    if (from->dimensions > MODEL_DIMENSIONS_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "tensor %s has %u dimensions, at most %d are allowed",
+                    from->name, from->dimensions, MODEL_DIMENSIONS_MAX);
+    memcpy(tensor.shape, from->shape, sizeof tensor.shape);
+    return model_add(model, &tensor);
+}
+
+static gradweir_status build_model(struct gradweir_client *client, const gradweir_tensor *tensors,
+                                   size_t count)
+{
+    if (count > MODEL_TENSORS_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "%zu tensors: at most %u are allowed", count,
+                    MODEL_TENSORS_MAX);
+    TRY(model_new((uint32_t)count, &client->model));
+    TRY(add_groups(client, client->model));
+    for (size_t i = 0; i < count; i++)
+        TRY(add_tensor(client->model, &tensors[i]));
+    TRY(model_seal(client->model));
+    client->tensors = calloc(count, sizeof *client->tensors);
+    if (!client->tensors)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %zu tensors", count);
+    memcpy(client->tensors, tensors, count * sizeof *tensors);
+    client->tensors_count = count;
+    return GRADWEIR_OK;
+}
+
+static bool has_layout(const struct gradweir_client *client, uint64_t what)
+{
+    (void)what;
+    return content_whole(client->assembler);
+}
+
+/* A reader without a model of its own asks until the job has one. */
+static gradweir_status fetch_model(struct gradweir_client *client, uint64_t deadline_ns)
+{
+    gradweir_status status;
+    do {
+        const uint64_t soon = deadline_after(clock_now_ns(), 200 * CLOCK_MS);
+        control_send(
+            client->control, CONTROL_SERVER,
+            &(struct message){
+                .kind = MESSAGE_WANT, .epoch = 1, .timeline = 1, .want.content = CONTENT_LAYOUT});
+        status = client_wait_until(client, has_layout, 0, soon < deadline_ns ? soon : deadline_ns);
+    } while (status == GRADWEIR_ERR_TIMEOUT && !deadline_passed(clock_now_ns(), deadline_ns));
+    if (status == GRADWEIR_ERR_TIMEOUT)
+        return fail(status, "%s: the job has no model yet: no worker has bound one",
+                    client->address);
+    TRY(status);
+    return model_decode(content_bytes(client->assembler), content_count(client->assembler),
+                        &client->model);
+}
+
+/* The coordinator sends its layout before it says no: name the first difference. */
+static gradweir_status explain_mismatch(struct gradweir_client *client, gradweir_status status)
+{
+    struct model *theirs;
+    char text[512];
+    if (status != GRADWEIR_ERR_MISMATCH || !content_whole(client->assembler) ||
+        model_decode(content_bytes(client->assembler), content_count(client->assembler), &theirs) !=
+            GRADWEIR_OK)
+        return status;
+    const bool differ = model_difference(client->model, theirs, text, sizeof text);
+    model_free(theirs);
+    return differ ? fail(status, "the model differs from the servers': %s", text) : status;
+}
+
+static gradweir_status open_transport(struct gradweir_client *client)
+{
+    struct transport_settings settings = transport_defaults();
+    settings.lanes = client->lanes;
+    settings.devices = client->devices;
+    settings.peers_max = MEMBERS_MAX;
+    if (strncmp(client->address, "127.", 4) != 0 && strncmp(client->address, "localhost", 9) != 0)
+        settings.bind_address = "0.0.0.0:0";
+    return transport_open(&settings, &client->transport);
+}
+
+static gradweir_status start_session(struct gradweir_client *client)
+{
+    struct session_options options = {.role = client->options.role,
+                                      .outstanding = client->options.outstanding,
+                                      .layout_hash = client->model->hash,
+                                      .elements = client->model->elements,
+                                      .moments = client->model->moments,
+                                      .resend_ns = (int64_t)(2 * CLOCK_SECOND),
+                                      .retry_ns = (int64_t)(5 * CLOCK_MS)};
+    memcpy(options.identity, client->identity, sizeof options.identity);
+    TRY(random_entropy(options.nonce, sizeof options.nonce));
+    TRY(open_transport(client));
+    TRY(client_body_take(client));
+    session_init(&client->session, &options);
+    client->bound = true;
+    client_event(client,
+                 &(struct session_event){.kind = SESSION_UP, .now_ns = (int64_t)clock_now_ns()});
+    return GRADWEIR_OK;
+}
+
+static bool is_in(const struct gradweir_client *client, uint64_t what)
+{
+    (void)what;
+    if (!client->joined)
+        return false;
+    for (uint32_t i = 0; i < client->session.members_count; i++)
+        if (client->session.members[i].state != MEMBER_OPEN)
+            return false;
+    return true;
+}
+
+static void *help(void *context)
+{
+    struct gradweir_client *client = context;
+    while (!atomic_load(&client->helper_stop)) {
+        client_lock(client);
+        const bool any = client_turn(client);
+        client_unlock(client);
+        if (!any)
+            poll(NULL, 0, 1);
+    }
+    return NULL;
+}
+
+static gradweir_status bind_all(struct gradweir_client *client, const gradweir_tensor *tensors,
+                                size_t count)
+{
+    const uint64_t deadline_ns =
+        deadline_after(clock_now_ns(), client->options.connect_timeout_ms * CLOCK_MS);
+    if (client->bound)
+        return fail(GRADWEIR_ERR_STATE, "bind is called once");
+    if (count == 0 && client->options.role != GRADWEIR_READER)
+        return fail(GRADWEIR_ERR_INVALID, "a worker binds at least one tensor");
+    TRY(count ? build_model(client, tensors, count) : fetch_model(client, deadline_ns));
+    TRY(start_session(client));
+    TRY(explain_mismatch(client, client_wait_until(client, is_in, 0, deadline_ns)));
+    if (client->options.progress == GRADWEIR_PROGRESS_THREAD) {
+        if (pthread_create(&client->helper, NULL, help, client) != 0)
+            return fail(GRADWEIR_ERR_IO, "no helper thread");
+        client->helper_started = true;
+    }
+    return GRADWEIR_OK;
+}
+
+gradweir_status gradweir_bind(gradweir_client *client, const gradweir_tensor *tensors, size_t count)
+{
+    client_lock(client);
+    const gradweir_status status = bind_all(client, tensors, count);
+    client_unlock(client);
+    return status;
+}
+
+static gradweir_status offer(struct gradweir_client *client, uint32_t timeout_ms)
+{
+    if (client->bound && client->session.first)
+        return GRADWEIR_OK;
+    gradweir_ticket ticket;
+    TRY(client_push(client, PURPOSE_FIRST, 1, &ticket));
+    client_unlock(client);
+    gradweir_receipt receipt;
+    const gradweir_status status = gradweir_wait(client, ticket, timeout_ms, &receipt);
+    client_lock(client);
+    TRY(status);
+    if (receipt.verdict == GRADWEIR_NOT_FINITE)
+        return fail(GRADWEIR_ERR_INVALID, "the first parameters are not finite: tensor %s",
+                    receipt.tensor);
+    if (receipt.verdict != GRADWEIR_ADMITTED && receipt.verdict != GRADWEIR_CANCELLED)
+        return fail(GRADWEIR_ERR_REFUSED, "the first parameters were refused: %s",
+                    verdict_name((uint32_t)receipt.verdict));
+    client->session.first = true; /* ours, or another worker's who was first */
+    return GRADWEIR_OK;
+}
+
+gradweir_status gradweir_offer(gradweir_client *client, uint32_t timeout_ms)
+{
+    client_lock(client);
+    const gradweir_status status = offer(client, timeout_ms);
+    client_unlock(client);
+    return status;
+}

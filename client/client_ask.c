@@ -1,0 +1,187 @@
+/* Questions: status, tune, what is known, and texts. */
+#include "client/client_internal.h"
+
+#include "common/checksum.h"
+#include "common/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_content(const struct gradweir_client *client, uint64_t what)
+{
+    (void)what;
+    return content_whole(client->assembler);
+}
+
+static gradweir_status fresh_assembler(struct gradweir_client *client)
+{
+    content_assembler_free(client->assembler);
+    client->assembler = NULL;
+    return content_assembler_new(CONTENT_BYTES_MAX, &client->assembler);
+}
+
+static gradweir_status ask_status(struct gradweir_client *client, uint32_t timeout_ms, char *text,
+                                  size_t size)
+{
+    TRY(fresh_assembler(client));
+    control_send(client->control, CONTROL_SERVER,
+                 &(struct message){.kind = MESSAGE_WANT,
+                                   .epoch = client->session.epoch,
+                                   .timeline = client->session.timeline,
+                                   .want.content = CONTENT_STATUS});
+    TRY(client_wait_until(client, has_content, 0,
+                          deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS)));
+    snprintf(text, size, "%.*s", (int)content_count(client->assembler),
+             (const char *)content_bytes(client->assembler));
+    return GRADWEIR_OK;
+}
+
+gradweir_status gradweir_status_json(gradweir_client *client, uint32_t timeout_ms, char *text,
+                                     size_t size)
+{
+    if (size == 0)
+        return fail(GRADWEIR_ERR_INVALID, "no room for the status");
+    client_lock(client);
+    const gradweir_status status = ask_status(client, timeout_ms, text, size);
+    client_unlock(client);
+    return status;
+}
+
+static bool is_tuned(const struct gradweir_client *client, uint64_t what)
+{
+    (void)what;
+    return client->tuned;
+}
+
+static gradweir_status tune(struct gradweir_client *client, const char *setting, const char *value,
+                            uint32_t timeout_ms)
+{
+    struct message message = {.kind = MESSAGE_TUNE_ASK,
+                              .epoch = client->session.epoch,
+                              .timeline = client->session.timeline};
+    if (strlen(setting) >= sizeof message.tune_ask.setting ||
+        strlen(value) >= sizeof message.tune_ask.value)
+        return fail(GRADWEIR_ERR_INVALID, "a setting and its value have at most 63 bytes");
+    strcpy(message.tune_ask.setting, setting);
+    strcpy(message.tune_ask.value, value);
+    client->tuned = false;
+    control_send(client->control, CONTROL_SERVER, &message);
+    TRY(client_wait_until(client, is_tuned, 0,
+                          deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS)));
+    if (client->tuned_answer.status != GRADWEIR_OK)
+        return fail((gradweir_status)client->tuned_answer.status, "%s", client->tuned_answer.text);
+    return GRADWEIR_OK;
+}
+
+gradweir_status gradweir_tune(gradweir_client *client, const char *setting, const char *value,
+                              uint32_t timeout_ms)
+{
+    client_lock(client);
+    const gradweir_status status = tune(client, setting, value, timeout_ms);
+    client_unlock(client);
+    return status;
+}
+
+gradweir_status gradweir_save(gradweir_client *client)
+{
+    (void)client;
+    return fail(GRADWEIR_ERR_UNSUPPORTED, "this version writes no checkpoints yet");
+}
+
+uint64_t gradweir_version(const gradweir_client *client)
+{
+    return client->version;
+}
+
+uint64_t gradweir_newest(const gradweir_client *client)
+{
+    client_lock(client);
+    const uint64_t newest = client->session.newest;
+    client_unlock(client);
+    return newest;
+}
+
+uint64_t gradweir_elements(const gradweir_client *client)
+{
+    return client->model ? client->model->elements : 0;
+}
+
+gradweir_status gradweir_parameters(const gradweir_client *client, float *parameters,
+                                    uint64_t elements)
+{
+    client_lock(client);
+    gradweir_status status = GRADWEIR_OK;
+    if (!client->pulled)
+        status = fail(GRADWEIR_ERR_STATE, "no pull has been waited for, or one is under way");
+    else if (elements != client->model->elements)
+        status = fail(GRADWEIR_ERR_INVALID, "the model has %llu elements, not %llu",
+                      (unsigned long long)client->model->elements, (unsigned long long)elements);
+    else
+        memcpy(parameters, client->received, (size_t)elements * sizeof(float));
+    client_unlock(client);
+    return status;
+}
+
+uint64_t gradweir_digest(const gradweir_client *client)
+{
+    client_lock(client);
+    uint64_t digest = 0;
+    if (client->pulled) {
+        const size_t blocks = checksum_blocks(client->received, client->model->elements,
+                                              sizeof(float), client->model->block, client->digests);
+        digest = checksum_combine(client->digests, blocks);
+    }
+    client_unlock(client);
+    return digest;
+}
+
+void gradweir_log_to(gradweir_client *client, gradweir_log_sink sink, void *context)
+{
+    client_lock(client);
+    client->sink = sink;
+    client->sink_context = context;
+    client_unlock(client);
+}
+
+const char *gradweir_status_text(gradweir_status status)
+{
+    switch (status) {
+#define STATUS_TEXT(name, number, text)                                                            \
+    case GRADWEIR_##name: return text;
+        GRADWEIR_STATUS_MAP(STATUS_TEXT)
+#undef STATUS_TEXT
+    }
+    return "unknown status";
+}
+
+const char *gradweir_verdict_text(enum gradweir_verdict verdict)
+{
+    return verdict_name((uint32_t)verdict);
+}
+
+const char *gradweir_last_error(void)
+{
+    return fail_reason();
+}
+
+void gradweir_describe(gradweir_client *client, char *text, size_t size)
+{
+    size_t used = 0;
+    client_lock(client);
+    if (size)
+        text[0] = 0;
+    for (uint32_t i = 0; client->bound && i < client->session.members_count && used < size; i++) {
+        char one[TRANSPORT_TEXT_SIZE] = "not connected";
+        if (client->peers[i])
+            (void)transport_describe(client->transport, client->peers[i], one, sizeof one);
+        used += (size_t)snprintf(text + used, size - used, "%sshard %u %s: %s", i ? "; " : "", i,
+                                 client->session.members[i].where.address, one);
+    }
+    client_unlock(client);
+}
+
+const char *gradweir_library_version(void)
+{
+    return GRADWEIR_VERSION;
+}

@@ -1,0 +1,182 @@
+/* Bound tensors into a body and back. A body is all parameters in order, then all MOMENTS. */
+#include "client/client_internal.h"
+
+#include "common/checksum.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint8_t *take_buffer(const struct gradweir_client *client)
+{
+    const size_t bytes = (size_t)(client->body_bytes + 63) / 64 * 64;
+    uint8_t *buffer = aligned_alloc(64, bytes ? bytes : 64);
+    if (buffer)
+        memset(buffer, 0, bytes ? bytes : 64);
+    return buffer;
+}
+
+gradweir_status client_body_take(struct gradweir_client *client)
+{
+    const struct model *model = client->model;
+    client->body_bytes = model->elements * sizeof(float) + model->moments * sizeof(struct moments);
+    client->digests = calloc(model->blocks + 1, sizeof *client->digests);
+    client->received = take_buffer(client);
+    bool enough = client->digests && client->received;
+    const bool pushes = client->options.role == GRADWEIR_WORKER;
+    for (uint32_t i = 0; pushes && i < client->options.outstanding; i++) {
+        client->buffers[i] = take_buffer(client);
+        enough = enough && client->buffers[i];
+    }
+    if (!enough)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u bodies of %llu bytes",
+                    client->options.outstanding + 1, (unsigned long long)client->body_bytes);
+    TRY(transport_memory_map(client->transport, client->received, client->body_bytes,
+                             &client->received_memory));
+    for (uint32_t i = 0; pushes && i < client->options.outstanding; i++)
+        TRY(transport_memory_map(client->transport, client->buffers[i], client->body_bytes,
+                                 &client->memories[i]));
+    return GRADWEIR_OK;
+}
+
+void client_body_free(struct gradweir_client *client)
+{
+    for (uint32_t i = 0; i < OUTSTANDING_MAX; i++)
+        free(client->buffers[i]);
+    free(client->received);
+    free(client->gathered);
+    free(client->digests);
+}
+
+/* Where tensor i lies in a body, and how many bytes it has. */
+static uint8_t *place(const struct gradweir_client *client, uint8_t *body, size_t i, size_t *bytes)
+{
+    const struct model_tensor *tensor = &client->model->tensors[i];
+    if (tensor->kind == MODEL_PARAMETER) {
+        *bytes = (size_t)tensor->elements * sizeof(float);
+        return body + tensor->offset * sizeof(float);
+    }
+    *bytes = (size_t)tensor->elements * sizeof(struct moments);
+    return body + client->model->elements * sizeof(float) + tensor->offset * sizeof(struct moments);
+}
+
+void client_body_gradient(struct gradweir_client *client, uint32_t buffer)
+{
+    for (size_t i = 0; i < client->tensors_count; i++) {
+        size_t bytes;
+        uint8_t *to = place(client, client->buffers[buffer], i, &bytes);
+        if (client->tensors[i].gradient)
+            memcpy(to, client->tensors[i].gradient, bytes);
+        else
+            memset(to, 0, bytes);
+    }
+}
+
+gradweir_status client_body_parameters(struct gradweir_client *client, uint32_t buffer)
+{
+    for (size_t i = 0; i < client->tensors_count; i++) {
+        size_t bytes;
+        uint8_t *to = place(client, client->buffers[buffer], i, &bytes);
+        if (!client->tensors[i].parameters)
+            return fail(GRADWEIR_ERR_INVALID, "tensor %s has no parameter memory to offer",
+                        client->tensors[i].name);
+        memcpy(to, client->tensors[i].parameters, bytes);
+    }
+    return GRADWEIR_OK;
+}
+
+void client_body_load(struct gradweir_client *client)
+{
+    for (size_t i = 0; i < client->tensors_count; i++) {
+        size_t bytes;
+        const uint8_t *from = place(client, client->received, i, &bytes);
+        if (client->tensors[i].parameters)
+            memcpy(client->tensors[i].parameters, from, bytes);
+    }
+}
+
+void client_body_measure(struct gradweir_client *client, uint32_t buffer, double *norm,
+                         uint64_t *digest)
+{
+    const struct model *model = client->model;
+    const float *floats = (const void *)client->buffers[buffer];
+    double sum = 0;
+    for (uint64_t at = 0; at < model->elements; at += ARITHMETIC_BLOCK) {
+        struct arithmetic_measure piece;
+        const uint64_t rest = model->elements - at;
+        client->arithmetic->measure(ARITHMETIC_F32, floats + at,
+                                    rest < ARITHMETIC_BLOCK ? rest : ARITHMETIC_BLOCK, &piece);
+        sum += piece.sum_squares;
+    }
+    *norm = sqrt(sum);
+    const size_t blocks =
+        checksum_blocks(floats, model->elements, sizeof(float), model->block, client->digests);
+    *digest = checksum_combine(client->digests, blocks);
+    if (model->moments)
+        *digest = checksum_hash64(*digest, floats + model->elements,
+                                  model->moments * sizeof(struct moments));
+}
+
+/* Local accumulation. Parameters: Σ samples × gradient, divided at the push. MOMENTS: merged. */
+
+static void merge(struct moments *a, const struct moments *b)
+{
+    if (b->count <= 0)
+        return;
+    const double total = a->count + b->count, delta = b->mean - a->mean;
+    a->mean += delta * (b->count / total);
+    a->m2 += b->m2 + delta * delta * (a->count * (b->count / total));
+    a->count = total;
+}
+
+static void gather(struct gradweir_client *client, size_t i, uint64_t samples)
+{
+    size_t bytes;
+    uint8_t *to = place(client, client->gathered, i, &bytes);
+    const struct model_tensor *tensor = &client->model->tensors[i];
+    if (!client->tensors[i].gradient)
+        return;
+    if (tensor->kind == MODEL_MOMENTS) {
+        const struct moments *from = client->tensors[i].gradient;
+        for (uint64_t k = 0; k < tensor->elements; k++)
+            merge((struct moments *)(void *)to + k, &from[k]);
+        return;
+    }
+    const float *from = client->tensors[i].gradient;
+    float *sum = (float *)(void *)to;
+    for (uint64_t k = 0; k < tensor->elements; k++)
+        sum[k] += (float)samples * from[k];
+}
+
+gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples)
+{
+    client_lock(client);
+    gradweir_status status = GRADWEIR_OK;
+    if (!client->bound || client->options.role != GRADWEIR_WORKER)
+        status = fail(GRADWEIR_ERR_STATE, "accumulate comes after bind, by a worker");
+    else if (samples == 0 || samples > UINT32_MAX)
+        status = fail(GRADWEIR_ERR_INVALID, "samples is %llu: 1 to %u are allowed",
+                      (unsigned long long)samples, UINT32_MAX);
+    else if (!client->gathered && !(client->gathered = take_buffer(client)))
+        status = fail(GRADWEIR_ERR_NO_MEMORY, "no memory to accumulate %llu bytes",
+                      (unsigned long long)client->body_bytes);
+    for (size_t i = 0; status == GRADWEIR_OK && i < client->tensors_count; i++)
+        gather(client, i, samples);
+    if (status == GRADWEIR_OK)
+        client->gathered_samples += samples;
+    client_unlock(client);
+    return status;
+}
+
+void client_body_gathered(struct gradweir_client *client, uint32_t buffer, uint64_t *samples)
+{
+    const float total = (float)client->gathered_samples;
+    const float *sum = (const float *)(const void *)client->gathered;
+    float *to = (float *)(void *)client->buffers[buffer];
+    memcpy(to, sum, (size_t)client->body_bytes);
+    for (uint64_t k = 0; k < client->model->elements; k++)
+        to[k] = sum[k] / total;
+    memset(client->gathered, 0, (size_t)client->body_bytes);
+    *samples = client->gathered_samples;
+    client->gathered_samples = 0;
+}

@@ -1,0 +1,144 @@
+/* What the files of the client's shell share.
+ *
+ *   client.c         open, bind, offer, close
+ *   client_loop.c    events to the session, its actions to the world
+ *   client_body.c    bound tensors to a body and back; accumulate
+ *   client_wait.c    push, pull, wait
+ *   client_ask.c     status, tune, texts */
+#ifndef GRADWEIR_CLIENT_CLIENT_INTERNAL_H
+#define GRADWEIR_CLIENT_CLIENT_INTERNAL_H
+
+#include "client/session.h"
+#include "common/arithmetic.h"
+#include "common/control.h"
+#include "common/model.h"
+#include "common/transport.h"
+
+#include <gradweir/gradweir.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { RESULTS = 64, HEADS_WAITING_MAX = 4096 };
+
+struct result {
+    gradweir_ticket ticket;
+    bool done, pull;
+    gradweir_receipt receipt;
+};
+
+/* A head or chunk for which the transport had no room yet. */
+struct waiting {
+    uint32_t member;
+    struct head_any head;
+    const void *body;
+    uint64_t length, token;
+    uint32_t memory;
+};
+
+struct take {
+    uint64_t token, offset, length;
+    uint32_t next_free;
+};
+
+struct gradweir_client {
+    gradweir_options options;
+    char address[256], identity[IDENTITY_MAX], lanes[16], devices[128];
+    gradweir_log_sink sink;
+    void *sink_context;
+
+    struct control_context *context;
+    struct control *control;
+    struct transport *transport;
+    struct content_assembler *assembler; /* LAYOUT or STATUS that is on its way in */
+    bool up;
+    bool bound, joined, left;
+    gradweir_status failed; /* OK until the session ends for good */
+    char failed_text[TEXT_MAX];
+    bool tuned;
+    struct message_tuned tuned_answer;
+
+    struct session session;
+    struct session_actions actions;
+    struct session_event deferred[64]; /* that arose while actions were carried out */
+    uint32_t deferred_count;
+    bool stepping;
+    uint64_t peers[MEMBERS_MAX]; /* transport's number of each member; 0: none */
+    struct waiting *waiting;
+    uint32_t waiting_count;
+    struct take *takes;
+    uint32_t takes_free, takes_max;
+
+    struct model *model;
+    gradweir_group groups[MODEL_GROUPS_MAX];
+    uint32_t groups_count;
+    gradweir_tensor *tensors;
+    size_t tensors_count;
+    const struct arithmetic *arithmetic;
+    uint64_t body_bytes;
+    uint8_t *buffers[OUTSTANDING_MAX], *received, *gathered;
+    uint32_t memories[OUTSTANDING_MAX], received_memory;
+    bool busy[OUTSTANDING_MAX];
+    gradweir_ticket buffer_tickets[OUTSTANDING_MAX];
+    uint64_t gathered_samples;
+    uint64_t *digests;
+
+    struct result results[RESULTS];
+    gradweir_ticket last_ticket, pull_ticket;
+    bool pulled;      /* the receive buffer holds a version */
+    bool loaded;      /* and the bound memory too */
+    uint64_t version; /* of the bound memory */
+    uint64_t received_version;
+
+    pthread_mutex_t lock;
+    pthread_t helper;
+    bool helper_started;
+    atomic_bool helper_stop;
+};
+
+/* client_loop.c. All are called with the lock held. */
+void client_event(struct gradweir_client *client, const struct session_event *event);
+bool client_turn(struct gradweir_client *client); /* false: nothing happened */
+void client_sleep(struct gradweir_client *client, uint64_t deadline_ns);
+
+/* Turns until `ready` says so. ERR_TIMEOUT names what is waited for; a session that has ended gives
+ * its reason. */
+typedef bool (*client_ready)(const struct gradweir_client *client, uint64_t what);
+gradweir_status client_wait_until(struct gradweir_client *client, client_ready ready, uint64_t what,
+                                  uint64_t deadline_ns);
+
+/* client_body.c */
+gradweir_status
+client_body_take(struct gradweir_client *client); /* buffers, once the model is known */
+void client_body_free(struct gradweir_client *client);
+void client_body_gradient(struct gradweir_client *client, uint32_t buffer);
+gradweir_status client_body_parameters(struct gradweir_client *client, uint32_t buffer);
+void client_body_load(struct gradweir_client *client); /* the receive buffer into bound memory */
+void client_body_measure(struct gradweir_client *client, uint32_t buffer, double *norm,
+                         uint64_t *digest);
+void client_body_gathered(struct gradweir_client *client, uint32_t buffer, uint64_t *samples);
+
+/* client_wait.c */
+gradweir_status client_push(struct gradweir_client *client, uint32_t purpose, uint64_t samples,
+                            gradweir_ticket *ticket);
+void client_verdict(struct gradweir_client *client, const struct session_action *action);
+void client_pulled(struct gradweir_client *client, uint64_t version);
+
+static inline void client_lock(const struct gradweir_client *client)
+{
+    union {
+        const struct gradweir_client *is_const;
+        struct gradweir_client *is_not;
+    } same = {.is_const = client};
+    pthread_mutex_lock(&same.is_not->lock);
+}
+
+static inline void client_unlock(const struct gradweir_client *client)
+{
+    union {
+        const struct gradweir_client *is_const;
+        struct gradweir_client *is_not;
+    } same = {.is_const = client};
+    pthread_mutex_unlock(&same.is_not->lock);
+}
+
+#endif

@@ -1,0 +1,366 @@
+/* Carries out what the session says, and brings back what came of it. */
+#include "client/client_internal.h"
+
+#include "common/checksum.h"
+#include "common/clock.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t chunk_mark = UINT64_C(1)
+                                   << 63; /* in tokens of sends that the session counts */
+
+/* Out. */
+
+static gradweir_status try_send(struct gradweir_client *client, const struct waiting *item)
+{
+    if (client->peers[item->member] == 0)
+        return GRADWEIR_ERR_LOST;
+    return transport_send(client->transport, client->peers[item->member],
+                          &(struct transport_message){.head = &item->head,
+                                                      .head_length = HEAD_BYTES,
+                                                      .memory = item->memory,
+                                                      .body = item->body,
+                                                      .length = item->length,
+                                                      .token = item->token});
+}
+
+static void not_sent(struct gradweir_client *client, const struct waiting *item)
+{
+    if (item->token & chunk_mark)
+        client_event(client, &(struct session_event){.kind = SESSION_SENT,
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .token = item->token & ~chunk_mark,
+                                                     .status = GRADWEIR_ERR_LOST});
+}
+
+static bool has_elder(const struct gradweir_client *client, uint32_t member, uint32_t before)
+{
+    for (uint32_t i = 0; i < before; i++)
+        if (client->waiting[i].member == member)
+            return true;
+    return false;
+}
+
+static void send_head(struct gradweir_client *client, const struct waiting *item)
+{
+    const bool elder = has_elder(client, item->member, client->waiting_count);
+    const gradweir_status status = elder ? GRADWEIR_ERR_AGAIN : try_send(client, item);
+    if (status == GRADWEIR_ERR_AGAIN && client->waiting_count < HEADS_WAITING_MAX)
+        client->waiting[client->waiting_count++] = *item;
+    else if (status != GRADWEIR_OK)
+        not_sent(client, item);
+}
+
+static bool send_waiting(struct gradweir_client *client)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < client->waiting_count;) {
+        const struct waiting item = client->waiting[i];
+        const gradweir_status status =
+            has_elder(client, item.member, i) ? GRADWEIR_ERR_AGAIN : try_send(client, &item);
+        if (status == GRADWEIR_ERR_AGAIN) {
+            i++;
+            continue;
+        }
+        client->waiting_count--;
+        memmove(&client->waiting[i], &client->waiting[i + 1],
+                (client->waiting_count - i) * sizeof *client->waiting);
+        if (status != GRADWEIR_OK)
+            not_sent(client, &item);
+        any = true;
+    }
+    return any;
+}
+
+static void send_chunk(struct gradweir_client *client, const struct session_action *action)
+{
+    struct waiting item = {.member = action->member,
+                           .body = client->buffers[action->buffer] + action->offset,
+                           .length = action->length,
+                           .token = action->token | chunk_mark,
+                           .memory = client->memories[action->buffer]};
+    struct head_chunk head;
+    memcpy(&head, &action->head, sizeof head);
+    head.crc = checksum_crc32c(0, item.body, action->length);
+    memcpy(&item.head, &head, sizeof head);
+    send_head(client, &item);
+}
+
+static void connect_member(struct gradweir_client *client, uint32_t member)
+{
+    const char *address = client->session.members[member].where.address;
+    if (transport_connect(client->transport, address, 2000, member, &client->peers[member]) ==
+        GRADWEIR_OK)
+        return;
+    client->peers[member] = 0;
+    client_event(client, &(struct session_event){.kind = SESSION_PEER_LOST,
+                                                 .now_ns = (int64_t)clock_now_ns(),
+                                                 .member = member});
+}
+
+static void take(struct gradweir_client *client, const struct session_action *action)
+{
+    const uint32_t i = client->takes_free;
+    ASSERT(i < client->takes_max);
+    const gradweir_status status =
+        transport_take(client->transport, action->offer, client->received + action->offset,
+                       client->received_memory, i + 1);
+    if (status != GRADWEIR_OK) {
+        client_event(client, &(struct session_event){.kind = SESSION_LANDED,
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .token = action->token,
+                                                     .status = status});
+        return;
+    }
+    client->takes_free = client->takes[i].next_free;
+    client->takes[i] =
+        (struct take){.token = action->token, .offset = action->offset, .length = action->length};
+}
+
+static void session_failed(struct gradweir_client *client, const struct session_action *action)
+{
+    client->failed = action->status;
+    memcpy(client->failed_text, action->message.denied.text, sizeof client->failed_text);
+}
+
+static void carry_out(struct gradweir_client *client, const struct session_action *action)
+{
+    const struct waiting head = {.member = action->member, .head = action->head};
+    switch (action->kind) {
+    case SESSION_SEND: control_send(client->control, CONTROL_SERVER, &action->message); break;
+    case SESSION_CONNECT: connect_member(client, action->member); break;
+    case SESSION_HANGUP:
+        if (client->peers[action->member])
+            transport_hangup(client->transport, client->peers[action->member]);
+        break;
+    case SESSION_HEAD: send_head(client, &head); break;
+    case SESSION_CHUNK: send_chunk(client, action); break;
+    case SESSION_TAKE: take(client, action); break;
+    case SESSION_REFUSE: transport_refuse(client->transport, action->offer); break;
+    case SESSION_JOINED: client->joined = true; break;
+    case SESSION_VERDICT: client_verdict(client, action); break;
+    case SESSION_PULLED: client_pulled(client, action->version); break;
+    case SESSION_FAILED: session_failed(client, action); break;
+    case SESSION_LEFT: client->left = true; break;
+    }
+}
+
+static void step_once(struct gradweir_client *client, const struct session_event *event)
+{
+    session_step(&client->session, event, &client->actions);
+    for (uint32_t i = 0; i < client->actions.count; i++)
+        carry_out(client, &client->actions.items[i]);
+}
+
+/* News that arise while actions are carried out wait until these are done. */
+void client_event(struct gradweir_client *client, const struct session_event *event)
+{
+    if (client->stepping) {
+        if (client->deferred_count < sizeof client->deferred / sizeof *client->deferred)
+            client->deferred[client->deferred_count++] = *event;
+        return;
+    }
+    client->stepping = true;
+    step_once(client, event);
+    for (uint32_t i = 0; i < client->deferred_count; i++) {
+        const struct session_event next = client->deferred[i];
+        step_once(client, &next);
+    }
+    client->deferred_count = 0;
+    client->stepping = false;
+}
+
+/* In. */
+
+static void send_layout(struct gradweir_client *client)
+{
+    static uint8_t empty[1];
+    const size_t size = client->model ? model_encoded_bytes(client->model) : 0;
+    uint8_t *bytes = size ? malloc(size) : empty;
+    if (!bytes || (size && model_encode(client->model, bytes, size) != GRADWEIR_OK))
+        return;
+    struct message page = {.kind = MESSAGE_PAGE, .epoch = 1, .timeline = 1};
+    for (uint32_t i = 0; size && i < content_pages(size); i++) {
+        content_page(CONTENT_LAYOUT, bytes, size, i, &page.page);
+        control_send(client->control, CONTROL_SERVER, &page);
+    }
+    if (size)
+        free(bytes);
+}
+
+static void message_came(struct gradweir_client *client, const struct message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_WANT:
+        if (message->want.content == CONTENT_LAYOUT)
+            send_layout(client);
+        return;
+    case MESSAGE_PAGE: content_add(client->assembler, &message->page); return;
+    case MESSAGE_TUNED:
+        client->tuned = true;
+        client->tuned_answer = message->tuned;
+        return;
+    default: break;
+    }
+    if (client->bound)
+        client_event(client, &(struct session_event){.kind = SESSION_MESSAGE,
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .message = message});
+    else if (message->kind == MESSAGE_DENIED) {
+        client->failed = (gradweir_status)message->denied.status;
+        memcpy(client->failed_text, message->denied.text, sizeof client->failed_text);
+    }
+}
+
+static bool turn_control(struct gradweir_client *client)
+{
+    bool any = false;
+    struct control_event *event;
+    while ((event = control_poll(client->control))) {
+        any = true;
+        if (event->kind == CONTROL_MESSAGE) {
+            message_came(client, &event->message);
+            continue;
+        }
+        client->up = event->kind == CONTROL_UP;
+        if (client->bound)
+            client_event(client,
+                         &(struct session_event){.kind = client->up ? SESSION_UP : SESSION_DOWN,
+                                                 .now_ns = (int64_t)clock_now_ns()});
+    }
+    return any;
+}
+
+static uint32_t member_of(const struct gradweir_client *client, uint64_t peer)
+{
+    for (uint32_t i = 0; i < MEMBERS_MAX; i++)
+        if (client->peers[i] == peer)
+            return i;
+    return MEMBERS_MAX;
+}
+
+static void landed(struct gradweir_client *client, const struct transport_event *event)
+{
+    const uint32_t i = (uint32_t)event->token - 1;
+    ASSERT(i < client->takes_max);
+    const struct take entry = client->takes[i];
+    client->takes[i].next_free = client->takes_free;
+    client->takes_free = i;
+    struct session_event told = {.kind = SESSION_LANDED,
+                                 .now_ns = (int64_t)clock_now_ns(),
+                                 .token = entry.token,
+                                 .length = event->length,
+                                 .status = event->status};
+    if (event->status == GRADWEIR_OK)
+        told.crc = checksum_crc32c(0, client->received + entry.offset, event->length);
+    client_event(client, &told);
+}
+
+static void transport_told(struct gradweir_client *client, const struct transport_event *event)
+{
+    struct session_event told = {.now_ns = (int64_t)clock_now_ns(),
+                                 .member = member_of(client, event->peer),
+                                 .offer = event->offer,
+                                 .length = event->length,
+                                 .token = event->token & ~chunk_mark,
+                                 .status = event->status};
+    struct head_any head = {.kind = 0};
+    if (event->kind == TRANSPORT_LANDED) {
+        landed(client, event);
+        return;
+    }
+    if (event->kind == TRANSPORT_SENT) {
+        told.kind = SESSION_SENT;
+        if (event->token & chunk_mark)
+            client_event(client, &told);
+        return;
+    }
+    if (told.member == MEMBERS_MAX) {
+        if (event->kind == TRANSPORT_OFFERED && event->length)
+            transport_refuse(client->transport, event->offer);
+        return;
+    }
+    if (event->kind == TRANSPORT_LOST) {
+        client->peers[told.member] = 0;
+        send_waiting(client);
+        told.kind = SESSION_PEER_LOST;
+    } else if (event->kind == TRANSPORT_CONNECTED) {
+        told.kind = SESSION_CONNECTED;
+    } else if (event->kind == TRANSPORT_OFFERED) {
+        told.kind = SESSION_OFFERED;
+        if (event->head_length == HEAD_BYTES)
+            memcpy(&head, event->head, HEAD_BYTES);
+        told.head = &head;
+    } else {
+        return;
+    }
+    client_event(client, &told);
+}
+
+static bool turn_transport(struct gradweir_client *client)
+{
+    struct transport_event events[32];
+    const size_t count = transport_poll(client->transport, events, 32);
+    for (size_t i = 0; i < count; i++)
+        transport_told(client, &events[i]);
+    return (client->waiting_count && send_waiting(client)) || count;
+}
+
+bool client_turn(struct gradweir_client *client)
+{
+    bool any = turn_control(client);
+    if (client->bound) {
+        any |= turn_transport(client);
+        const int64_t now_ns = (int64_t)clock_now_ns();
+        if (now_ns >= session_next(&client->session))
+            client_event(client, &(struct session_event){.kind = SESSION_TICK, .now_ns = now_ns});
+    }
+    control_flush(client->control);
+    return any;
+}
+
+void client_sleep(struct gradweir_client *client, uint64_t deadline_ns)
+{
+    if ((client->transport && transport_arm(client->transport) != GRADWEIR_OK) ||
+        control_ready(client->control))
+        return;
+    int fds[2];
+    struct pollfd wait[3];
+    nfds_t count = 0;
+    const size_t control_count = control_fds(client->control, fds);
+    for (size_t i = 0; i < control_count; i++)
+        wait[count++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    if (client->transport)
+        wait[count++] = (struct pollfd){.fd = transport_fd(client->transport), .events = POLLIN};
+    const int64_t next = client->bound ? session_next(&client->session) : INT64_MAX;
+    if (next >= 0 && (uint64_t)next < deadline_ns)
+        deadline_ns = (uint64_t)next;
+    const int timeout_ms = deadline_poll_ms(clock_now_ns(), deadline_ns);
+    poll(wait, count, timeout_ms < 0 || timeout_ms > 200 ? 200 : timeout_ms);
+}
+
+gradweir_status client_wait_until(struct gradweir_client *client, client_ready ready, uint64_t what,
+                                  uint64_t deadline_ns)
+{
+    for (;;) {
+        const bool any = client_turn(client);
+        if (ready(client, what))
+            return GRADWEIR_OK;
+        if (client->failed != GRADWEIR_OK)
+            return fail(client->failed, "%s: %s", client->address, client->failed_text);
+        if (deadline_passed(clock_now_ns(), deadline_ns))
+            break;
+        if (!any)
+            client_sleep(client, deadline_ns);
+    }
+    char text[256] = "";
+    if (client->bound)
+        session_waiting(&client->session, text, sizeof text);
+    if (!client->up)
+        return fail(GRADWEIR_ERR_UNREACHABLE, "nobody answers at %s", client->address);
+    return fail(GRADWEIR_ERR_TIMEOUT, "%s: %s", client->address,
+                text[0] ? text : "no answer from the coordinator");
+}

@@ -1,0 +1,223 @@
+/* Pushes and pulls as tickets, and the wait for them. */
+#include "client/client_internal.h"
+
+#include "common/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t push_patience_ns = 60 * CLOCK_SECOND;
+
+static struct result *new_result(struct gradweir_client *client, bool pull)
+{
+    struct result *result = &client->results[++client->last_ticket % RESULTS];
+    memset(result, 0, sizeof *result);
+    result->ticket = client->last_ticket;
+    result->pull = pull;
+    return result;
+}
+
+static const struct result *find_result(const struct gradweir_client *client,
+                                        gradweir_ticket ticket)
+{
+    const struct result *result = &client->results[ticket % RESULTS];
+    return ticket != 0 && result->ticket == ticket ? result : NULL;
+}
+
+void client_verdict(struct gradweir_client *client, const struct session_action *action)
+{
+    const struct message_receipt *from = &action->message.receipt;
+    const gradweir_ticket ticket = client->buffer_tickets[action->buffer];
+    struct result *result = &client->results[ticket % RESULTS];
+    client->busy[action->buffer] = false;
+    if (result->ticket != ticket)
+        return; /* nobody waited while 64 others came */
+    result->done = true;
+    result->receipt = (gradweir_receipt){.status = action->status,
+                                         .verdict = (enum gradweir_verdict)from->verdict,
+                                         .version = from->version,
+                                         .sequence = from->name.sequence,
+                                         .index = from->index,
+                                         .staleness = from->staleness,
+                                         .weight = from->weight};
+    if (from->verdict != VERDICT_NOT_FINITE)
+        return;
+    result->receipt.element = from->detail;
+    const struct model_tensor *tensor = from->detail < client->model->elements
+                                            ? model_tensor_at(client->model, from->detail)
+                                            : NULL;
+    snprintf(result->receipt.tensor, sizeof result->receipt.tensor, "%s",
+             tensor ? tensor->name : "MOMENTS");
+}
+
+void client_pulled(struct gradweir_client *client, uint64_t version)
+{
+    struct result *result = &client->results[client->pull_ticket % RESULTS];
+    client->received_version = version;
+    client->pulled = true;
+    client->loaded = false;
+    if (result->ticket != client->pull_ticket)
+        return;
+    result->done = true;
+    result->receipt = (gradweir_receipt){.status = GRADWEIR_OK, .version = version};
+}
+
+static uint32_t free_buffer(const struct gradweir_client *client)
+{
+    for (uint32_t i = 0; i < client->options.outstanding; i++)
+        if (!client->busy[i])
+            return i;
+    return UINT32_MAX;
+}
+
+static bool has_buffer(const struct gradweir_client *client, uint64_t what)
+{
+    (void)what;
+    return free_buffer(client) != UINT32_MAX;
+}
+
+static gradweir_status may_push(const struct gradweir_client *client, uint32_t purpose,
+                                uint64_t samples)
+{
+    if (!client->bound || client->options.role != GRADWEIR_WORKER)
+        return fail(GRADWEIR_ERR_STATE, "push comes after bind, by a worker (this one is %s)",
+                    client->bound ? "a reader" : "not bound");
+    if (purpose == PURPOSE_FIRST)
+        return GRADWEIR_OK;
+    if (!client->pulled)
+        return fail(GRADWEIR_ERR_STATE, "push before pull: a gradient needs the version it was "
+                                        "computed from, so pull and wait first");
+    if (client->gathered_samples && samples)
+        return fail(GRADWEIR_ERR_STATE,
+                    "%llu samples are accumulated: push them with samples = 0, "
+                    "or accumulate these too",
+                    (unsigned long long)client->gathered_samples);
+    if (!client->gathered_samples && (samples == 0 || samples > (UINT64_C(1) << 53)))
+        return fail(GRADWEIR_ERR_INVALID, "samples is %llu: 1 to 2^53 are allowed",
+                    (unsigned long long)samples);
+    return GRADWEIR_OK;
+}
+
+gradweir_status client_push(struct gradweir_client *client, uint32_t purpose, uint64_t samples,
+                            gradweir_ticket *ticket)
+{
+    TRY(may_push(client, purpose, samples));
+    TRY(client_wait_until(client, has_buffer, 0, deadline_after(clock_now_ns(), push_patience_ns)));
+    const uint32_t buffer = free_buffer(client);
+    struct session_push_request what = {
+        .buffer = buffer, .purpose = purpose, .basis = client->version, .samples = samples};
+    if (purpose == PURPOSE_FIRST)
+        TRY(client_body_parameters(client, buffer));
+    else if (client->gathered_samples)
+        client_body_gathered(client, buffer, &what.samples);
+    else
+        client_body_gradient(client, buffer);
+    client_body_measure(client, buffer, &what.norm, &what.digest);
+    struct result *result = new_result(client, false);
+    client->busy[buffer] = true;
+    client->buffer_tickets[buffer] = result->ticket;
+    client_event(client, &(struct session_event){.kind = SESSION_PUSH,
+                                                 .now_ns = (int64_t)clock_now_ns(),
+                                                 .push = what});
+    client_turn(client);
+    *ticket = result->ticket;
+    return GRADWEIR_OK;
+}
+
+gradweir_status gradweir_push(gradweir_client *client, uint64_t samples, gradweir_ticket *ticket)
+{
+    gradweir_ticket given;
+    client_lock(client);
+    const gradweir_status status = client_push(client, PURPOSE_GRADIENT, samples, &given);
+    client_unlock(client);
+    if (status == GRADWEIR_OK && ticket)
+        *ticket = given;
+    return status;
+}
+
+static gradweir_status pull(struct gradweir_client *client, gradweir_ticket *ticket)
+{
+    if (!client->bound)
+        return fail(GRADWEIR_ERR_STATE, "pull comes after bind");
+    if (client->failed != GRADWEIR_OK)
+        return fail(client->failed, "%s: %s", client->address, client->failed_text);
+    if (!client->session.pulling) {
+        client->pull_ticket = new_result(client, true)->ticket;
+        client->pulled = false;
+        client_event(client, &(struct session_event){.kind = SESSION_PULL,
+                                                     .now_ns = (int64_t)clock_now_ns()});
+        client_turn(client);
+    }
+    *ticket = client->pull_ticket;
+    return GRADWEIR_OK;
+}
+
+gradweir_status gradweir_pull(gradweir_client *client, gradweir_ticket *ticket)
+{
+    client_lock(client);
+    const gradweir_status status = pull(client, ticket);
+    client_unlock(client);
+    return status;
+}
+
+static bool is_done(const struct gradweir_client *client, uint64_t ticket)
+{
+    const struct result *result = find_result(client, ticket);
+    return !result || result->done;
+}
+
+static gradweir_status wait_ticket(struct gradweir_client *client, gradweir_ticket ticket,
+                                   uint32_t timeout_ms, gradweir_receipt *receipt)
+{
+    if (!find_result(client, ticket))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "no ticket %llu: it was never given, or 64 others came since",
+                    (unsigned long long)ticket);
+    TRY(client_wait_until(client, is_done, ticket,
+                          deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS)));
+    const struct result *result = find_result(client, ticket);
+    ASSERT(result);
+    if (result->pull && client->pulled && !client->loaded) {
+        client_body_load(client);
+        client->loaded = true;
+        client->version = client->received_version;
+    }
+    if (receipt)
+        *receipt = result->receipt;
+    if (result->receipt.status != GRADWEIR_OK)
+        return fail(result->receipt.status,
+                    "push %llu: this worker's lease had ended, so its fate is not known here",
+                    (unsigned long long)result->receipt.sequence);
+    return GRADWEIR_OK;
+}
+
+gradweir_status gradweir_wait(gradweir_client *client, gradweir_ticket ticket, uint32_t timeout_ms,
+                              gradweir_receipt *receipt)
+{
+    client_lock(client);
+    const gradweir_status status = wait_ticket(client, ticket, timeout_ms, receipt);
+    client_unlock(client);
+    return status;
+}
+
+gradweir_status gradweir_exchange(gradweir_client *client, uint64_t samples, uint32_t timeout_ms,
+                                  gradweir_receipt *receipt)
+{
+    gradweir_ticket pushed, pulled;
+    TRY(gradweir_push(client, samples, &pushed));
+    TRY(gradweir_wait(client, pushed, timeout_ms, receipt));
+    TRY(gradweir_pull(client, &pulled));
+    return gradweir_wait(client, pulled, timeout_ms, NULL);
+}
+
+gradweir_status gradweir_progress(gradweir_client *client)
+{
+    client_lock(client);
+    client_turn(client);
+    const gradweir_status status =
+        client->failed == GRADWEIR_OK
+            ? GRADWEIR_OK
+            : fail(client->failed, "%s: %s", client->address, client->failed_text);
+    client_unlock(client);
+    return status;
+}

@@ -1,0 +1,298 @@
+/* Joins the job, keeps a data-plane session with every member, hands events to who knows them. */
+#include "client/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct session_action *session_act(struct session *session, enum session_action_kind kind)
+{
+    ASSERT(session->out->count < SESSION_ACTIONS_MAX);
+    struct session_action *action = &session->out->items[session->out->count++];
+    memset(action, 0, offsetof(struct session_action, message));
+    action->kind = kind;
+    return action;
+}
+
+struct message *session_tell(struct session *session, enum message_kind kind)
+{
+    struct message *message = &session_act(session, SESSION_SEND)->message;
+    message->kind = kind;
+    message->epoch = session->epoch;
+    message->timeline = session->timeline;
+    return message;
+}
+
+void session_init(struct session *session, const struct session_options *options)
+{
+    memset(session, 0, sizeof *session);
+    session->options = *options;
+    session->epoch = session->timeline = 1;
+}
+
+static void fail_for_good(struct session *session, gradweir_status status, const char *text)
+{
+    session->failed = true;
+    struct session_action *action = session_act(session, SESSION_FAILED);
+    action->status = status;
+    snprintf(action->message.denied.text, TEXT_MAX, "%s", text);
+}
+
+static void say_join(struct session *session)
+{
+    struct message *message = session_tell(session, MESSAGE_JOIN);
+    message->join = (struct message_join){.protocol_oldest = PROTOCOL_OLDEST,
+                                          .protocol_newest = PROTOCOL_VERSION,
+                                          .role = session->options.role,
+                                          .layout_hash = session->options.layout_hash,
+                                          .outstanding_max = session->options.outstanding};
+    memcpy(message->join.identity, session->options.identity, IDENTITY_MAX);
+    memcpy(message->join.nonce, session->options.nonce, NONCE_BYTES);
+}
+
+/* Members. */
+
+static void say_hello(struct session *session, uint32_t index)
+{
+    struct session_member *member = &session->members[index];
+    struct head_hello head = {.kind = HEAD_HELLO,
+                              .level = PROTOCOL_VERSION,
+                              .worker = session->worker,
+                              .epoch = session->epoch,
+                              .timeline = session->timeline,
+                              .job = session->job,
+                              .incarnation = session->incarnation};
+    memcpy(head.pass, session->pass, sizeof head.pass);
+    struct session_action *action = session_act(session, SESSION_HEAD);
+    action->member = index;
+    memcpy(&action->head, &head, sizeof head);
+    member->state = MEMBER_GREETING;
+    member->retry_ns = INT64_MAX;
+}
+
+static void connect_member(struct session *session, uint32_t index)
+{
+    session->members[index].state = MEMBER_CONNECTING;
+    session_act(session, SESSION_CONNECT)->member = index;
+}
+
+static void take_members(struct session *session, const struct message_joined *joined)
+{
+    session->members_count = joined->members_count;
+    for (uint32_t i = 0; i < joined->members_count; i++) {
+        struct session_member *member = &session->members[i];
+        const bool same = memcmp(&member->where, &joined->members[i], sizeof member->where) == 0;
+        const bool last = i + 1 == joined->members_count;
+        member->where = joined->members[i];
+        member->offset = member->where.first * sizeof(float);
+        member->bytes = member->where.count * sizeof(float) +
+                        (last ? session->options.moments * sizeof(double) * 3 : 0);
+        if (member->state == MEMBER_OPEN && same)
+            say_hello(session, i); /* the pass is new */
+        else if (member->state != MEMBER_AWAY && !same)
+            session_act(session, SESSION_HANGUP)->member = i;
+        else if (member->state == MEMBER_AWAY)
+            connect_member(session, i);
+    }
+}
+
+static bool sound(const struct session *session, const struct message_joined *joined)
+{
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < joined->members_count; i++) {
+        if (joined->members[i].first != next ||
+            joined->members[i].count > session->options.elements - next)
+            return false;
+        next += joined->members[i].count;
+    }
+    return joined->members_count > 0 && next == session->options.elements &&
+           joined->chunk_bytes >= sizeof(float) && joined->chunk_bytes <= UINT32_MAX;
+}
+
+static void came_in(struct session *session, const struct message *message)
+{
+    const struct message_joined *joined = &message->joined;
+    if (!sound(session, joined)) {
+        fail_for_good(session, GRADWEIR_ERR_PROTOCOL,
+                      "the coordinator's members do not tile the model that was bound");
+        return;
+    }
+    const bool same = session->incarnation == joined->incarnation;
+    session->epoch = message->epoch;
+    session->timeline = message->timeline;
+    session->worker = joined->worker;
+    session->incarnation = joined->incarnation;
+    session->job = joined->job;
+    session->first = joined->first;
+    session->chunk_bytes = joined->chunk_bytes;
+    session->joined = true;
+    if (joined->version > session->newest)
+        session->newest = joined->version;
+    memcpy(session->pass, joined->pass, sizeof session->pass);
+    take_members(session, joined);
+    session_push_rejoined(session, same);
+    session_act(session, SESSION_JOINED);
+}
+
+static void welcomed(struct session *session, const struct session_event *event)
+{
+    struct session_member *member = &session->members[event->member];
+    struct head_welcome head;
+    memcpy(&head, event->head, sizeof head);
+    if (member->state != MEMBER_GREETING) {
+        session->strange++;
+    } else if (head.kind == HEAD_WELCOME) {
+        member->state = MEMBER_OPEN;
+        member->number = head.session;
+        if (head.version > session->newest)
+            session->newest = head.version;
+        session_push_peer(session, event->member);
+        session_pull_peer(session, event->member);
+    } else {
+        member->retry_ns = session->now_ns + session->options.retry_ns;
+        if (head.status !=
+            GRADWEIR_ERR_AGAIN) /* fenced or a pass of before: ask the coordinator anew */
+            say_join(session);
+    }
+}
+
+static void peer_lost(struct session *session, uint32_t index)
+{
+    struct session_member *member = &session->members[index];
+    member->state = MEMBER_AWAY;
+    member->number = 0;
+    member->retry_ns = session->now_ns + session->options.retry_ns;
+    session_pull_lost(session, index);
+}
+
+static void offered(struct session *session, const struct session_event *event)
+{
+    switch (event->head->kind) {
+    case HEAD_WELCOME:
+    case HEAD_DENY: welcomed(session, event); break;
+    case HEAD_PARAMETERS:
+    case HEAD_GONE: session_pull_offered(session, event); return;
+    default: session->strange++; break;
+    }
+    if (event->length)
+        session_act(session, SESSION_REFUSE)->offer = event->offer;
+}
+
+static void message_came(struct session *session, const struct message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_JOINED: came_in(session, message); break;
+    case MESSAGE_DENIED:
+        fail_for_good(session, (gradweir_status)message->denied.status, message->denied.text);
+        break;
+    case MESSAGE_REJOIN: say_join(session); break;
+    case MESSAGE_STOP:
+        if (!session->leaving)
+            fail_for_good(session, GRADWEIR_ERR_STOPPED, "the servers have shut down in order");
+        break;
+    case MESSAGE_BYE: session_act(session, SESSION_LEFT); break;
+    case MESSAGE_PLACE: session_push_place(session, &message->place); break;
+    case MESSAGE_RECEIPT: session_push_receipt(session, &message->receipt); break;
+    default: session->strange++; break;
+    }
+}
+
+static void tick(struct session *session)
+{
+    for (uint32_t i = 0; i < session->members_count; i++) {
+        struct session_member *member = &session->members[i];
+        if (session->now_ns < member->retry_ns)
+            continue;
+        if (member->state == MEMBER_AWAY)
+            connect_member(session, i);
+        else if (member->state == MEMBER_GREETING)
+            say_hello(session, i);
+    }
+    session_push_tick(session);
+    session_pull_tick(session);
+}
+
+static void leave(struct session *session)
+{
+    session->leaving = true;
+    if (!session->up || !session->joined) {
+        session_act(session, SESSION_LEFT);
+        return;
+    }
+    session_tell(session, MESSAGE_BYE)->bye.name =
+        (struct name){.worker = session->worker, .incarnation = session->incarnation};
+}
+
+void session_step(struct session *session, const struct session_event *event,
+                  struct session_actions *actions)
+{
+    actions->count = 0;
+    session->out = actions;
+    session->now_ns = event->now_ns;
+    switch (event->kind) {
+    case SESSION_UP:
+        session->up = true;
+        say_join(session);
+        break;
+    case SESSION_DOWN: session->up = false; break;
+    case SESSION_MESSAGE: message_came(session, event->message); break;
+    case SESSION_CONNECTED: say_hello(session, event->member); break;
+    case SESSION_PEER_LOST: peer_lost(session, event->member); break;
+    case SESSION_OFFERED: offered(session, event); break;
+    case SESSION_LANDED: session_pull_landed(session, event); break;
+    case SESSION_SENT: session_push_sent(session, event); break;
+    case SESSION_PUSH: session_push_start(session, &event->push); break;
+    case SESSION_PULL: session_pull_start(session); break;
+    case SESSION_BYE: leave(session); break;
+    case SESSION_TICK: tick(session); break;
+    }
+    session->out = NULL;
+}
+
+int64_t session_next(const struct session *session)
+{
+    int64_t next = session_pull_next(session);
+    for (uint32_t i = 0; i < session->members_count; i++) {
+        const struct session_member *member = &session->members[i];
+        const bool waits = member->state == MEMBER_AWAY || member->state == MEMBER_GREETING;
+        if (waits && member->retry_ns < next)
+            next = member->retry_ns;
+    }
+    for (uint32_t i = 0; i < session->options.outstanding; i++)
+        if (session->pushes[i].state != PUSH_FREE && session->pushes[i].resend_ns < next)
+            next = session->pushes[i].resend_ns;
+    return next;
+}
+
+void session_waiting(const struct session *session, char *text, size_t size)
+{
+    text[0] = 0;
+    if (!session->up) {
+        snprintf(text, size, "the coordinator does not answer");
+        return;
+    }
+    if (!session->joined) {
+        snprintf(text, size, "the coordinator has not taken us in yet (are all shards there?)");
+        return;
+    }
+    for (uint32_t i = 0; i < session->members_count; i++)
+        if (session->members[i].state != MEMBER_OPEN) {
+            snprintf(text, size, "no connection to shard %u at %s", i,
+                     session->members[i].where.address);
+            return;
+        }
+    for (uint32_t i = 0; i < session->options.outstanding; i++) {
+        const struct session_push *push = &session->pushes[i];
+        if (push->state == PUSH_WANTS_PLACE)
+            snprintf(text, size, "push %llu waits for a free slot",
+                     (unsigned long long)push->sequence);
+        else if (push->state == PUSH_SENDING)
+            snprintf(text, size, "push %llu waits for its verdict",
+                     (unsigned long long)push->sequence);
+    }
+    for (uint32_t i = 0; session->pulling && i < session->members_count; i++)
+        if (!session->parts[i].complete) {
+            snprintf(text, size, "shard %u at %s has not sent version %llu or newer", i,
+                     session->members[i].where.address, (unsigned long long)session->pull_version);
+            return;
+        }
+}

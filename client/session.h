@@ -1,0 +1,173 @@
+/* A worker's core: joins, keeps its data-plane sessions, pushes, pulls. Events in, actions out; no
+ * IO, no clock, no threads, no allocation after session_init.
+ *
+ *   session.c        joining, members and their connections, the step function
+ *   session_push.c   places, descriptions, chunks, receipts
+ *   session_pull.c   one version of all members
+ *
+ * The shell owns the bytes: send buffers by number (0 .. outstanding - 1), one receive buffer. Both
+ * hold a body: all parameters as float32, then all MOMENTS (24 bytes each). */
+#ifndef GRADWEIR_CLIENT_SESSION_H
+#define GRADWEIR_CLIENT_SESSION_H
+
+#include "common/heads.h"
+#include "common/ledger.h"
+#include "common/message.h"
+
+#include <stdbool.h>
+
+enum { SESSION_CHUNKS_AHEAD = 4, SESSION_ACTIONS_MAX = 1024 };
+
+struct session_options {
+    char identity[IDENTITY_MAX];
+    uint8_t nonce[NONCE_BYTES];
+    uint32_t role;
+    uint32_t outstanding;
+    uint64_t layout_hash; /* 0: a reader that takes what is there */
+    uint64_t elements, moments;
+    int64_t resend_ns; /* without a receipt for so long, a push is sent again; e.g. 2 s */
+    int64_t retry_ns;  /* pause before a refused or broken thing is tried again; e.g. 5 ms */
+};
+
+enum session_event_kind {
+    SESSION_UP = 1,    /* the control connection is there (again) */
+    SESSION_DOWN,      /* it broke */
+    SESSION_MESSAGE,   /* from the coordinator */
+    SESSION_CONNECTED, /* the data connection to member is there */
+    SESSION_PEER_LOST, /* it is gone; all its tokens have come back */
+    SESSION_OFFERED,   /* head (and body) from member */
+    SESSION_LANDED,    /* a body of a TAKE */
+    SESSION_SENT,      /* a CHUNK's body has left */
+    SESSION_PUSH,      /* by the user: buffer is filled */
+    SESSION_PULL,      /* by the user */
+    SESSION_BYE,       /* by the user: leave in order */
+    SESSION_TICK
+};
+
+struct session_push_request {
+    uint32_t buffer, purpose;
+    uint64_t basis, samples, digest;
+    double norm;
+};
+
+struct session_event {
+    enum session_event_kind kind;
+    int64_t now_ns;
+    const struct message *message;
+    uint32_t member;
+    const struct head_any *head;
+    uint64_t offer, length, token;
+    gradweir_status status;
+    uint32_t crc; /* LANDED: of the body where it lies */
+    struct session_push_request push;
+};
+
+enum session_action_kind {
+    SESSION_SEND = 1, /* message to the coordinator */
+    SESSION_CONNECT,  /* to member's address */
+    SESSION_HANGUP,   /* member's connection; PEER_LOST comes back */
+    SESSION_HEAD,     /* head without a body to member */
+    SESSION_CHUNK, /* head and `length` bytes at `offset` of send buffer `buffer`; SENT comes back.
+                      The shell fills head.crc */
+    SESSION_TAKE,  /* the offered body to `offset` of the receive buffer; LANDED comes back */
+    SESSION_REFUSE,
+    SESSION_JOINED,  /* the job has taken us in (again) */
+    SESSION_VERDICT, /* buffer is free; message.receipt says why. verdict NONE: its fate is unknown
+                        (status) */
+    SESSION_PULLED,  /* the receive buffer holds `version` whole */
+    SESSION_FAILED,  /* for good: status and message.denied.text */
+    SESSION_LEFT     /* BYE was answered */
+};
+
+struct session_action {
+    enum session_action_kind kind;
+    uint32_t member, buffer;
+    uint64_t offer, offset, length, token, version;
+    gradweir_status status;
+    struct head_any head;
+    struct message message;
+};
+
+struct session_actions {
+    struct session_action *items; /* SESSION_ACTIONS_MAX of them */
+    uint32_t count;
+};
+
+enum member_state { MEMBER_AWAY, MEMBER_CONNECTING, MEMBER_GREETING, MEMBER_OPEN };
+
+struct session_member {
+    struct member where;
+    enum member_state state;
+    uint32_t number;  /* of the session there */
+    int64_t retry_ns; /* AWAY: connect then; GREETING: say HELLO again then (INT64_MAX: an answer is
+                         awaited) */
+    uint64_t offset, bytes; /* its part of a body */
+};
+
+enum push_state { PUSH_FREE, PUSH_WANTS_PLACE, PUSH_SENDING };
+
+struct session_push {
+    enum push_state state;
+    struct session_push_request what;
+    uint64_t sequence, generation;
+    uint32_t slot;
+    int64_t resend_ns;
+    uint64_t next[MEMBERS_MAX]; /* chunk to send next, per member; UINT64_MAX: all sent */
+    uint32_t in_flight[MEMBERS_MAX];
+};
+
+struct session_pull_part {
+    bool asked, complete, exact;
+    uint64_t ticket, version, received, total;
+    uint32_t in_flight; /* TAKEs that have not LANDED */
+    int64_t retry_ns;   /* INT64_MAX: not waiting to ask again */
+};
+
+struct session {
+    struct session_options options;
+    bool up, joined, failed, leaving;
+    uint32_t worker, epoch, timeline, members_count;
+    uint64_t incarnation, job, chunk_bytes, newest;
+    bool first; /* first parameters are there */
+    uint8_t pass[NONCE_BYTES];
+    uint64_t sequence;                         /* last given */
+    uint64_t place_sequence, place_generation; /* a place that came ahead of its push */
+    uint32_t place_slot;
+    struct session_member members[MEMBERS_MAX];
+    struct session_push pushes[OUTSTANDING_MAX];
+    bool pulling;
+    uint64_t pull_version, tickets;
+    struct session_pull_part parts[MEMBERS_MAX];
+    int64_t now_ns;
+    uint64_t strange;            /* heads and messages that fit nothing */
+    struct session_actions *out; /* only while session_step runs */
+};
+
+void session_init(struct session *session, const struct session_options *options);
+void session_step(struct session *session, const struct session_event *event,
+                  struct session_actions *actions);
+int64_t session_next(const struct session *session); /* when TICK is due; INT64_MAX: none */
+
+/* What it waits for, as a sentence; "" for nothing. */
+void session_waiting(const struct session *session, char *text, size_t size);
+
+/* Between the session's files. */
+struct session_action *session_act(struct session *session, enum session_action_kind kind);
+struct message *session_tell(struct session *session, enum message_kind kind);
+void session_push_start(struct session *session, const struct session_push_request *what);
+void session_push_rejoined(struct session *session, bool same_incarnation);
+void session_push_peer(struct session *session,
+                       uint32_t member); /* its connection is (again) open */
+void session_push_sent(struct session *session, const struct session_event *event);
+void session_push_place(struct session *session, const struct message_place *place);
+void session_push_receipt(struct session *session, const struct message_receipt *receipt);
+void session_push_tick(struct session *session);
+void session_pull_start(struct session *session);
+void session_pull_peer(struct session *session, uint32_t member);
+void session_pull_lost(struct session *session, uint32_t member);
+void session_pull_offered(struct session *session, const struct session_event *event);
+void session_pull_landed(struct session *session, const struct session_event *event);
+void session_pull_tick(struct session *session);
+int64_t session_pull_next(const struct session *session);
+
+#endif

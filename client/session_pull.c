@@ -1,0 +1,187 @@
+/* Pulls: every member is asked for the newest version; when they answer with different ones, those
+ * behind are asked for the highest. Nothing is handed out before all have the same. */
+#include "client/session.h"
+
+#include <string.h>
+
+static void ask(struct session *session, uint32_t index, bool exact)
+{
+    struct session_pull_part *part = &session->parts[index];
+    const struct session_member *member = &session->members[index];
+    const uint32_t in_flight = part->in_flight;
+    *part = (struct session_pull_part){.exact = exact,
+                                       .ticket = ++session->tickets,
+                                       .in_flight = in_flight,
+                                       .retry_ns = INT64_MAX};
+    if (member->state != MEMBER_OPEN)
+        return;      /* session_pull_peer asks once it is */
+    if (in_flight) { /* bodies of an older ask may still land: not before they have */
+        part->retry_ns = session->now_ns + session->options.retry_ns;
+        return;
+    }
+    struct head_pull head = {.kind = HEAD_PULL,
+                             .dtype = HEAD_FLOAT32,
+                             .flags = exact ? PULL_EXACT : 0,
+                             .session = member->number,
+                             .epoch = session->epoch,
+                             .timeline = session->timeline,
+                             .ticket = part->ticket,
+                             .version = session->pull_version,
+                             .length = UINT64_MAX};
+    part->asked = true;
+    struct session_action *action = session_act(session, SESSION_HEAD);
+    action->member = index;
+    memcpy(&action->head, &head, sizeof head);
+}
+
+static void ask_all(struct session *session, uint64_t version)
+{
+    session->pull_version = version;
+    for (uint32_t i = 0; i < session->members_count; i++)
+        ask(session, i, false);
+}
+
+void session_pull_start(struct session *session)
+{
+    ASSERT(!session->pulling);
+    session->pulling = true;
+    ask_all(session, session->newest);
+}
+
+void session_pull_peer(struct session *session, uint32_t member)
+{
+    if (session->pulling && !session->parts[member].complete)
+        ask(session, member, session->parts[member].exact);
+}
+
+void session_pull_lost(struct session *session, uint32_t member)
+{
+    session->parts[member].asked = false;
+    session->parts[member].in_flight = 0;
+}
+
+static bool all_complete(const struct session *session)
+{
+    for (uint32_t i = 0; i < session->members_count; i++)
+        if (!session->parts[i].complete)
+            return false;
+    return true;
+}
+
+static void complete(struct session *session, uint32_t index)
+{
+    session->parts[index].complete = true;
+    if (!all_complete(session))
+        return;
+    uint64_t highest = 0;
+    bool same = true;
+    for (uint32_t i = 0; i < session->members_count; i++)
+        if (session->parts[i].version > highest)
+            highest = session->parts[i].version;
+    session->pull_version = highest;
+    for (uint32_t i = 0; i < session->members_count; i++) {
+        if (session->parts[i].version == highest)
+            continue;
+        same = false;
+        ask(session, i, true);
+    }
+    if (!same)
+        return;
+    session->pulling = false;
+    if (highest > session->newest)
+        session->newest = highest;
+    session_act(session, SESSION_PULLED)->version = highest;
+}
+
+/* What was asked for is not there: a little later, something newer. */
+static void gone(struct session *session, uint32_t index, const struct head_parameters *head)
+{
+    const bool exact = session->parts[index].exact;
+    if (exact) {
+        ask_all(session,
+                head->version > session->pull_version ? head->version : session->pull_version);
+        return;
+    }
+    session->parts[index].asked = false;
+    session->parts[index].retry_ns = session->now_ns + session->options.retry_ns;
+}
+
+static bool fits(const struct session *session, const struct session_event *event,
+                 const struct head_parameters *head)
+{
+    const struct session_pull_part *part = &session->parts[event->member];
+    const uint64_t bytes = session->members[event->member].bytes;
+    const bool begun = part->received > 0 || part->in_flight > 0;
+    return head->length == event->length && head->total == bytes && head->offset <= bytes &&
+           head->length <= bytes - head->offset && head->version >= session->pull_version &&
+           (!part->exact || head->version == session->pull_version) &&
+           (!begun || head->version == part->version);
+}
+
+void session_pull_offered(struct session *session, const struct session_event *event)
+{
+    struct session_pull_part *part = &session->parts[event->member];
+    struct head_parameters head;
+    memcpy(&head, event->head, sizeof head);
+    const bool expected = session->pulling && part->asked && !part->complete &&
+                          head.ticket == part->ticket && head.timeline == session->timeline;
+    if (expected && head.kind == HEAD_GONE) {
+        gone(session, event->member, &head);
+        return;
+    }
+    if (!expected || head.kind != HEAD_PARAMETERS || !fits(session, event, &head)) {
+        session->strange++;
+        if (event->length)
+            session_act(session, SESSION_REFUSE)->offer = event->offer;
+        return;
+    }
+    part->version = head.version;
+    part->total = head.total;
+    if (event->length == 0) {
+        complete(session, event->member);
+        return;
+    }
+    part->in_flight++;
+    struct session_action *action = session_act(session, SESSION_TAKE);
+    action->member = event->member;
+    action->offer = event->offer;
+    action->offset = session->members[event->member].offset + head.offset;
+    action->length = event->length;
+    action->token = (uint64_t)head.crc << 32 | (part->ticket & 0xffffff) << 8 | event->member;
+}
+
+void session_pull_landed(struct session *session, const struct session_event *event)
+{
+    const uint32_t member = event->token & 0xff;
+    struct session_pull_part *part = &session->parts[member];
+    if (part->in_flight)
+        part->in_flight--;
+    if (!session->pulling || (event->token >> 8 & 0xffffff) != (part->ticket & 0xffffff) ||
+        !part->asked)
+        return;
+    if (event->status != GRADWEIR_OK)
+        return; /* its connection is going: asked again when there is a new one */
+    if (event->crc != (uint32_t)(event->token >> 32)) {
+        ask(session, member, part->exact);
+        return;
+    }
+    part->received += event->length;
+    if (part->received == part->total)
+        complete(session, member);
+}
+
+void session_pull_tick(struct session *session)
+{
+    for (uint32_t i = 0; session->pulling && i < session->members_count; i++)
+        if (session->now_ns >= session->parts[i].retry_ns && !session->parts[i].complete)
+            ask(session, i, session->parts[i].exact);
+}
+
+int64_t session_pull_next(const struct session *session)
+{
+    int64_t next = INT64_MAX;
+    for (uint32_t i = 0; session->pulling && i < session->members_count; i++)
+        if (!session->parts[i].complete && session->parts[i].retry_ns < next)
+            next = session->parts[i].retry_ns;
+    return next;
+}
