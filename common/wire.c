@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAD_ELEMENTS = 3, RECORD_HEAD_ELEMENTS = 5 };
+enum { HEAD_ELEMENTS = 3, RECORD_HEAD_ELEMENTS = 5, ZONE_BYTES = 4096 };
 
 struct wire_decoder {
     msgpack_zone zone;
@@ -28,7 +28,8 @@ static int append(void *context, const char *bytes, size_t count)
         target->full = true;
         return -1;
     }
-    memcpy(target->bytes + target->count, bytes, count);
+    if (count)
+        memcpy(target->bytes + target->count, bytes, count);
     target->count += count;
     return 0;
 }
@@ -94,7 +95,7 @@ gradweir_status wire_encode(const struct message *message, uint8_t *bytes, size_
 gradweir_status wire_decoder_new(struct wire_decoder **decoder)
 {
     struct wire_decoder *made = calloc(1, sizeof *made);
-    if (!made || !msgpack_zone_init(&made->zone, 16 << 10)) {
+    if (!made || !msgpack_zone_init(&made->zone, ZONE_BYTES)) {
         free(made);
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a message decoder");
     }
@@ -162,24 +163,28 @@ static gradweir_status decode_record(const msgpack_object_array *array, struct r
     return GRADWEIR_OK;
 }
 
-/* A record has its own small zone, so that it can be read while its message is. */
-gradweir_status record_decode(const uint8_t *bytes, size_t count, struct record *out)
+/* The zone may be that of the record's message: whose array, but not its bytes, is then gone. */
+static gradweir_status read_record(msgpack_zone *zone, const uint8_t *bytes, size_t count,
+                                   struct record *record)
 {
-    msgpack_zone zone;
+    msgpack_object array;
+    size_t used;
     if (count > RECORD_BYTES_MAX)
         return fail(GRADWEIR_ERR_PROTOCOL, "a record of %zu bytes: at most %d", count,
                     RECORD_BYTES_MAX);
-    if (!msgpack_zone_init(&zone, 1024))
-        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory to read a record");
-    msgpack_object array;
-    size_t used;
+    TRY(parse(zone, bytes, count, &array, &used));
+    if (used != count)
+        return fail(GRADWEIR_ERR_PROTOCOL, "%zu bytes are left over behind a record", count - used);
+    return decode_record(&array.via.array, record);
+}
+
+gradweir_status record_decode(const uint8_t *bytes, size_t count, struct record *out)
+{
+    msgpack_zone zone;
     struct record record = {.kind = 0};
-    gradweir_status status = parse(&zone, bytes, count, &array, &used);
-    if (status == GRADWEIR_OK && used != count)
-        status =
-            fail(GRADWEIR_ERR_PROTOCOL, "%zu bytes are left over behind a record", count - used);
-    if (status == GRADWEIR_OK)
-        status = decode_record(&array.via.array, &record);
+    if (!msgpack_zone_init(&zone, ZONE_BYTES))
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory to read a record");
+    const gradweir_status status = read_record(&zone, bytes, count, &record);
     msgpack_zone_destroy(&zone);
     if (status == GRADWEIR_OK)
         *out = record;
@@ -196,7 +201,8 @@ static gradweir_status terminated(const struct message *message)
     return GRADWEIR_OK;
 }
 
-static gradweir_status decode_body(const msgpack_object_array *array, struct message *message)
+static gradweir_status decode_body(msgpack_zone *zone, const msgpack_object_array *array,
+                                   struct message *message)
 {
     const struct field_table table = message_fields(message->kind);
     const bool is_record = message->kind == MESSAGE_RECORD;
@@ -209,7 +215,8 @@ static gradweir_status decode_body(const msgpack_object_array *array, struct mes
     const msgpack_object *body = &array->ptr[HEAD_ELEMENTS];
     if (body->type != MSGPACK_OBJECT_BIN)
         return fail(GRADWEIR_ERR_PROTOCOL, "a record is binary");
-    return record_decode((const uint8_t *)body->via.bin.ptr, body->via.bin.size, &message->record);
+    return read_record(zone, (const uint8_t *)body->via.bin.ptr, body->via.bin.size,
+                       &message->record);
 }
 
 gradweir_status wire_decode(struct wire_decoder *decoder, const uint8_t *bytes, size_t count,
@@ -226,7 +233,7 @@ gradweir_status wire_decode(struct wire_decoder *decoder, const uint8_t *bytes, 
         return fail(GRADWEIR_ERR_PROTOCOL, "%llu is no kind of message", (unsigned long long)kind);
     struct message message = {
         .kind = (uint32_t)kind, .epoch = (uint32_t)epoch, .timeline = (uint32_t)timeline};
-    TRY(decode_body(&array.via.array, &message));
+    TRY(decode_body(&decoder->zone, &array.via.array, &message));
     TRY(terminated(&message));
     *out = message;
     *used = length;

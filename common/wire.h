@@ -1,7 +1,8 @@
 /* Messages as bytes: MessagePack arrays of fixed length per kind, [kind, epoch, timeline, fields…].
  * Several messages may stand in one frame, one behind the other. Nothing that arrives is trusted: a
  * scan bounds depth, nodes and every length before msgpack-c sees a byte, then each field must have
- * exactly its type, its size and its bounds. Nothing is allocated per message.
+ * exactly its type, its size, its bounds and its shortest form: what is accepted is written again
+ * as the same bytes. Nothing is allocated per message.
  *
  *   wire.c         frames, messages
  *   wire_scan.c    the scan
@@ -22,7 +23,8 @@ gradweir_status wire_decoder_new(struct wire_decoder **decoder);
 void wire_decoder_free(struct wire_decoder *decoder);
 
 /* Appends one message. ERR_FULL: it does not fit in `room`, nothing was written. A text that is not
- * terminated or a count above its maximum is our own mistake (ASSERT). */
+ * terminated, a number, enum or count out of its bounds, or a float32 that is NaN is our own
+ * mistake (ASSERT). */
 gradweir_status wire_encode(const struct message *message, uint8_t *bytes, size_t room,
                             size_t *written);
 

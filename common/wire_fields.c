@@ -1,7 +1,8 @@
-/* One field in, one field out. Numbers are stored by memcpy at the row's offset. */
+/* One field in, one field out. Numbers are stored by memcpy at the row's offset. msgpack-c carries
+ * a float32 as a double, which changes the bits of some NaNs; none of ours may be one. */
 #include "common/wire_fields.h"
 
-#include <float.h>
+#include <math.h>
 #include <msgpack.h>
 #include <string.h>
 
@@ -35,17 +36,28 @@ static void pack_counted(msgpack_packer *packer, const struct field *field, cons
     pack_binary(packer, place, (size_t)count * field->size);
 }
 
+static uint64_t number_within(const struct field *field, uint64_t value)
+{
+    ASSERT(value >= field->min && value <= field->max);
+    return value;
+}
+
 void field_pack(struct msgpack_packer *packer, const struct field *field, const void *base)
 {
     const char *place = (const char *)base + field->offset;
     float single;
     double number;
     switch (field->type) {
-    case FIELD_U32: msgpack_pack_uint32(packer, read_u32(base, field->offset)); break;
-    case FIELD_U64: msgpack_pack_uint64(packer, read_u64(base, field->offset)); break;
+    case FIELD_U32:
+        msgpack_pack_uint64(packer, number_within(field, read_u32(base, field->offset)));
+        break;
+    case FIELD_U64:
+        msgpack_pack_uint64(packer, number_within(field, read_u64(base, field->offset)));
+        break;
     case FIELD_I32: msgpack_pack_int32(packer, (int32_t)read_u32(base, field->offset)); break;
     case FIELD_F32:
         memcpy(&single, place, sizeof single);
+        ASSERT(!isnan(single));
         msgpack_pack_float(packer, single);
         break;
     case FIELD_F64:
@@ -75,6 +87,9 @@ static gradweir_status unpack_unsigned(const msgpack_object *object, const struc
     if (object->via.u64 > high)
         return fail(GRADWEIR_ERR_PROTOCOL, "%s is %llu, above %llu", field->name,
                     (unsigned long long)object->via.u64, (unsigned long long)high);
+    if (object->via.u64 < field->min)
+        return fail(GRADWEIR_ERR_PROTOCOL, "%s is %llu, below %llu", field->name,
+                    (unsigned long long)object->via.u64, (unsigned long long)field->min);
     const uint32_t narrow = (uint32_t)object->via.u64;
     if (field->type == FIELD_U32)
         memcpy((char *)base + field->offset, &narrow, sizeof narrow);
@@ -102,6 +117,8 @@ static gradweir_status unpack_float(const msgpack_object *object, const struct f
     const bool single = field->type == FIELD_F32;
     if (object->type != (single ? MSGPACK_OBJECT_FLOAT32 : MSGPACK_OBJECT_FLOAT64))
         return fail(GRADWEIR_ERR_PROTOCOL, "%s is not a float%d", field->name, single ? 32 : 64);
+    if (single && isnan(object->via.f64))
+        return fail(GRADWEIR_ERR_PROTOCOL, "%s is not a number", field->name);
     const float narrow = (float)object->via.f64;
     if (single)
         memcpy((char *)base + field->offset, &narrow, sizeof narrow);

@@ -26,6 +26,7 @@ struct field {
     enum field_type type;
     uint32_t offset, size, count;
     uint64_t max; /* largest allowed value, or number of elements */
+    uint64_t min; /* smallest allowed value */
 };
 
 struct field_table {
@@ -46,7 +47,8 @@ struct field_table message_fields(uint32_t kind);
 struct field_table record_fields(uint32_t kind);
 
 /* Walks one MessagePack value at the start of bytes: an array of integers, floats, strings and
- * binaries, nothing nested. Tells its length in bytes. ERR_PROTOCOL says which rule was broken. */
+ * binaries, nothing nested, everything in its shortest form. Tells its length in bytes.
+ * ERR_PROTOCOL says which rule was broken. */
 gradweir_status wire_scan(const uint8_t *bytes, size_t count, size_t *length);
 
 #endif

@@ -57,6 +57,30 @@ static gradweir_status element_shape(const uint8_t *bytes, size_t rest, struct s
     return GRADWEIR_OK;
 }
 
+/* One meaning, one form: so that what is accepted has the same bytes, and hash, when it is written
+ * again. Shortest forms of numbers and lengths are what msgpack-c packs. */
+static bool wasteful(const uint8_t *bytes, const struct shape *shape)
+{
+    const bool is_number = bytes[0] >= 0xcc && bytes[0] <= 0xd3;
+    const uint64_t value = is_number ? big_endian(bytes + 1, (size_t)shape->body) : 0;
+    switch (bytes[0]) {
+    case 0xcc: return value < 0x80;
+    case 0xcd: return value <= UINT8_MAX;
+    case 0xce: return value <= UINT16_MAX;
+    case 0xcf: return value <= UINT32_MAX;
+    case 0xd0: return (int8_t)value >= -32;
+    case 0xd1: return (int16_t)value >= INT8_MIN;
+    case 0xd2: return (int32_t)value >= INT16_MIN;
+    case 0xd3: return (int64_t)value >= INT32_MIN;
+    case 0xd9: return shape->body < 32;
+    case 0xc5:
+    case 0xda: return shape->body <= UINT8_MAX;
+    case 0xc6:
+    case 0xdb: return shape->body <= UINT16_MAX;
+    default: return false;
+    }
+}
+
 gradweir_status wire_scan(const uint8_t *bytes, size_t count, size_t *length)
 {
     size_t at = 1, elements;
@@ -70,6 +94,8 @@ gradweir_status wire_scan(const uint8_t *bytes, size_t count, size_t *length)
     } else {
         return fail(GRADWEIR_ERR_PROTOCOL, "a message must be an array, not type 0x%02x", bytes[0]);
     }
+    if (at == 3 && elements < 16)
+        return fail(GRADWEIR_ERR_PROTOCOL, "an array of %zu is not in its shortest form", elements);
     if (elements > SCAN_ELEMENTS_MAX)
         return fail(GRADWEIR_ERR_PROTOCOL, "an array of %zu elements: at most %d are allowed",
                     elements, SCAN_ELEMENTS_MAX);
@@ -82,6 +108,9 @@ gradweir_status wire_scan(const uint8_t *bytes, size_t count, size_t *length)
         if (shape.head + shape.body > count - at)
             return fail(GRADWEIR_ERR_PROTOCOL, "element %zu says %llu bytes, the frame has %zu", i,
                         (unsigned long long)shape.body, count - at - shape.head);
+        if (wasteful(bytes + at, &shape))
+            return fail(GRADWEIR_ERR_PROTOCOL, "element %zu (0x%02x) is not in its shortest form",
+                        i, bytes[at]);
         at += shape.head + (size_t)shape.body;
     }
     *length = at;

@@ -10,35 +10,39 @@
 #define BYTES_OF(member) (uint32_t)sizeof(((STRUCT *)0)->member)
 #define U32(member, high)                                                                          \
     {                                                                                              \
-#member, FIELD_U32, AT(member), 4, 0, high                                                 \
+#member, FIELD_U32, AT(member), 4, 0, high, 0                                              \
+    }
+#define ENUM(member, low, high)                                                                    \
+    {                                                                                              \
+#member, FIELD_U32, AT(member), 4, 0, high, low                                            \
     }
 #define U64(member)                                                                                \
     {                                                                                              \
-#member, FIELD_U64, AT(member), 8, 0, UINT64_MAX                                           \
+#member, FIELD_U64, AT(member), 8, 0, UINT64_MAX, 0                                        \
     }
 #define I32(member)                                                                                \
     {                                                                                              \
-#member, FIELD_I32, AT(member), 4, 0, 0                                                    \
+#member, FIELD_I32, AT(member), 4, 0, 0, 0                                                 \
     }
 #define F32(member)                                                                                \
     {                                                                                              \
-#member, FIELD_F32, AT(member), 4, 0, 0                                                    \
+#member, FIELD_F32, AT(member), 4, 0, 0, 0                                                 \
     }
 #define F64(member)                                                                                \
     {                                                                                              \
-#member, FIELD_F64, AT(member), 8, 0, 0                                                    \
+#member, FIELD_F64, AT(member), 8, 0, 0, 0                                                 \
     }
 #define TEXT(member)                                                                               \
     {                                                                                              \
-#member, FIELD_TEXT, AT(member), BYTES_OF(member), 0, 0                                    \
+#member, FIELD_TEXT, AT(member), BYTES_OF(member), 0, 0, 0                                 \
     }
 #define FIXED(member)                                                                              \
     {                                                                                              \
-#member, FIELD_BYTES, AT(member), BYTES_OF(member), 0, 0                                   \
+#member, FIELD_BYTES, AT(member), BYTES_OF(member), 0, 0, 0                                \
     }
 #define BLOB(member, counted, high)                                                                \
     {                                                                                              \
-#member, FIELD_BLOB, AT(member), BYTES_OF(member[0]), AT(counted), high                    \
+#member, FIELD_BLOB, AT(member), BYTES_OF(member[0]), AT(counted), high, 0                 \
     }
 #define NAME(member)                                                                               \
     U32(member.worker, WORKERS_MAX - 1), U64(member.incarnation), U64(member.sequence)
@@ -55,7 +59,7 @@ static const struct field join[] = {U32(join.protocol_oldest, ANY),
                                     U64(join.job),
                                     TEXT(join.identity),
                                     FIXED(join.nonce),
-                                    U32(join.role, ROLE_READER),
+                                    ENUM(join.role, ROLE_WORKER, ROLE_READER),
                                     U64(join.layout_hash),
                                     U32(join.outstanding_max, ANY)};
 static const struct field joined[] = {U64(joined.job),
@@ -70,13 +74,13 @@ static const struct field joined[] = {U64(joined.job),
                                       U64(joined.chunk_bytes),
                                       BLOB(joined.members, joined.members_count, MEMBERS_MAX)};
 static const struct field denied[] = {I32(denied.status), TEXT(denied.text)};
-static const struct field want[] = {U32(want.content, CONTENT_SETTINGS)};
+static const struct field want[] = {ENUM(want.content, CONTENT_LAYOUT, CONTENT_SETTINGS)};
 static const struct field page[] = {
-    U32(page.content, CONTENT_SETTINGS),
+    ENUM(page.content, CONTENT_LAYOUT, CONTENT_SETTINGS),
     U32(page.page, ANY),
     U32(page.pages, ANY),
     U64(page.total),
-    {"page.data", FIELD_DATA, AT(page.data), 1, AT(page.bytes), PAGE_BYTES_MAX}};
+    {"page.data", FIELD_DATA, AT(page.data), 1, AT(page.bytes), PAGE_BYTES_MAX, 0}};
 static const struct field ask[] = {NAME(ask.name)};
 static const struct field place[] = {NAME(place.name), U32(place.slot, SLOTS_MAX - 1),
                                      U64(place.generation)};
@@ -87,7 +91,7 @@ static const struct field describe[] = {
     F64(describe.norm),       U64(describe.layout_hash),
     U64(describe.digest)};
 static const struct field receipt[] = {NAME(receipt.name),
-                                       U32(receipt.verdict, VERDICTS - 1),
+                                       ENUM(receipt.verdict, VERDICT_ADMITTED, VERDICTS - 1),
                                        U64(receipt.index),
                                        U64(receipt.version),
                                        U64(receipt.staleness),
@@ -182,12 +186,13 @@ static const struct field record_first[] = {NAME(first.name), U32(first.slot, SL
                                             U64(first.generation), U64(first.digest)};
 static const struct field record_join[] = {U32(join.worker, WORKERS_MAX - 1),
                                            U64(join.incarnation),
-                                           U32(join.role, ROLE_READER),
+                                           ENUM(join.role, ROLE_WORKER, ROLE_READER),
                                            FIXED(join.nonce),
                                            TEXT(join.identity),
                                            U32(join.outstanding_max, ANY)};
-static const struct field record_leave[] = {
-    U32(leave.worker, WORKERS_MAX - 1), U64(leave.incarnation), U32(leave.cause, LEAVE_REPLACED)};
+static const struct field record_leave[] = {U32(leave.worker, WORKERS_MAX - 1),
+                                            U64(leave.incarnation),
+                                            ENUM(leave.cause, LEAVE_BYE, LEAVE_REPLACED)};
 static const struct field record_admit[] = {
     NAME(admit.name),         U32(admit.slot, SLOTS_MAX - 1),
     U64(admit.generation),    U64(admit.digest),
@@ -196,12 +201,12 @@ static const struct field record_admit[] = {
     F64(admit.sample_weight), F64(admit.clip)};
 static const struct field record_refuse[] = {
     NAME(refuse.name),      U32(refuse.slot, SLOTS_MAX - 1),
-    U64(refuse.generation), U32(refuse.verdict, VERDICTS - 1),
+    U64(refuse.generation), ENUM(refuse.verdict, VERDICT_STALE, VERDICTS - 1),
     U64(refuse.basis),      U64(refuse.digest),
     U64(refuse.detail)};
 static const struct field record_step[] = {U64(step.version),
                                            U64(step.t),
-                                           U32(step.cause, STEP_DRAIN),
+                                           ENUM(step.cause, STEP_DUE, STEP_DRAIN),
                                            U32(step.algorithm, 0),
                                            U32(step.rounds, 1),
                                            BLOB(step.groups, step.groups_count, GROUPS_MAX),
