@@ -43,7 +43,7 @@ void judge_receipts(struct order *order)
         const struct ledger_receipt *receipt = ledger_receipt(&order->ledger, &name);
         order->owed_first = (order->owed_first + 1) % OWED_MAX;
         order->owed_count--;
-        if (!receipt || order->workers[name.worker].peer == 0)
+        if (!receipt || order->workers[name.worker].peer == 0 || !order->workers[name.worker].told)
             continue;
         struct message_receipt next = {0};
         const bool comes = places_next(order, name.worker, &next);

@@ -84,7 +84,7 @@ void order_free(struct order *order)
 uint32_t order_actions_max(const struct order_options *options)
 {
     const uint32_t slots = options->window_max + options->queue;
-    return 64 + 10 * slots + 12 * (options->workers_max + options->shards);
+    return 64 + KEPT + 12 * slots + 24 * (options->workers_max + options->shards);
 }
 
 static struct order_action *act(struct order *order, enum order_action_kind kind, uint32_t peer)
@@ -149,6 +149,7 @@ void order_append(struct order *order, struct record *record)
     const gradweir_status status = ledger_apply(&order->ledger, record);
     ASSERT(status == GRADWEIR_OK);
     order->hashes[order->ledger.index % HASHES] = order->ledger.hash;
+    order->kept[order->ledger.index % KEPT] = *record;
     order_send_all(order, MESSAGE_RECORD)->record = *record;
     struct order_action *append = act(order, ORDER_APPEND, 0);
     append->message.kind = MESSAGE_RECORD;

@@ -23,6 +23,7 @@
 #include "common/wire.h"
 #include "server/coordinator/order.h"
 
+enum { KEPT = 256 }; /* newest records, for a shard that comes back a little behind */
 enum { HASHES = 8192, OWED_MAX = 2 * SLOTS_MAX, FENCED_MAX = 4, INTERVALS = 32 };
 enum { STATUS_BYTES = 256 << 10 };
 
@@ -74,8 +75,9 @@ struct order_slot {
     uint32_t verdict; /* known before everything has landed; else NONE */
     uint64_t detail;
     uint64_t landed, freed; /* a bit per member */
-    uint64_t digest;        /* of the first that landed */
-    bool torn;              /* a checksum failed, or digests differ */
+    uint64_t close_after;
+    uint64_t digest; /* of the first that landed */
+    bool torn;       /* a checksum failed, or digests differ */
     uint64_t not_finite;
     float magnitude;
     double sum_squares[MEMBERS_MAX];
@@ -118,6 +120,7 @@ struct order {
     uint64_t generations, tickets, completions;
 
     uint64_t hashes[HASHES]; /* of records, by index */
+    struct record kept[KEPT];
     struct order_owed owed[OWED_MAX];
     uint32_t owed_first, owed_count;
     bool alarm; /* a shard's log differs from ours: nothing is admitted any more */

@@ -224,6 +224,7 @@ void places_close(struct order *order, uint32_t index, uint64_t after)
         order->workers[slot->name.worker].held--;
     slot->state = order->plants.retire_early ? SLOT_FREE : SLOT_CLOSING;
     slot->freed = 0;
+    slot->close_after = after;
     order_send_all(order, MESSAGE_CLOSE)->close =
         (struct message_close){.slot = index, .generation = slot->generation, .after = after};
 }

@@ -82,9 +82,36 @@ static const char *enlist_refused(const struct order *order, const struct peer *
     if (!member->ready && enlist->index != 0)
         return "its memory holds a log that this coordinator does not know";
     if (member->ready &&
-        (enlist->index != order->ledger.index || enlist->hash != order->ledger.hash))
-        return "its log is not level with the coordinator's";
+        (enlist->index > order->ledger.index || enlist->index < member->logged ||
+         enlist->index + KEPT <= order->ledger.index ||
+         (enlist->index > 0 && enlist->hash != order->hashes[enlist->index % HASHES])))
+        return "its log does not fit the coordinator's";
     return NULL;
+}
+
+/* What a connection may have lost on its way to a shard that kept its memory. Saying it twice does
+ * no harm: records are told by index, closes and entries by number. */
+static void send_again(struct order *order, uint32_t index)
+{
+    const struct order_member *member = &order->members[index];
+    for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
+        if (order->ledger.workers[i].state != WORKER_LIVE)
+            continue;
+        struct message *message = order_send(order, member->peer, MESSAGE_ENTRY);
+        message->entry.worker = i;
+        message->entry.incarnation = order->ledger.workers[i].incarnation;
+        memcpy(message->entry.pass, order->workers[i].pass, NONCE_BYTES);
+    }
+    for (uint64_t i = member->logged + 1; i <= order->ledger.index; i++)
+        order_send(order, member->peer, MESSAGE_RECORD)->record = order->kept[i % KEPT];
+    for (uint32_t i = 0; i < order->slots_count; i++)
+        if (order->slots[i].state == SLOT_CLOSING && !(order->slots[i].freed >> index & 1))
+            order_send(order, member->peer, MESSAGE_CLOSE)->close =
+                (struct message_close){.slot = i,
+                                       .generation = order->slots[i].generation,
+                                       .after = order->slots[i].close_after};
+    if (order->whole_known)
+        order_send(order, member->peer, MESSAGE_WHOLE)->whole.version = order->whole;
 }
 
 void roster_enlist(struct order *order, struct peer *peer, const struct message_enlist *enlist)
@@ -109,6 +136,8 @@ void roster_enlist(struct order *order, struct peer *peer, const struct message_
     member->known = true;
     if (order->model)
         send_member(order, enlist->shard);
+    if (member->ready)
+        send_again(order, enlist->shard);
 }
 
 static void append_map(struct order *order)

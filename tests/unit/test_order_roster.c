@@ -142,6 +142,28 @@ Test(order_roster, nothing_is_admitted_while_a_shard_is_lost_and_status_names_it
     bench_end(&b);
 }
 
+Test(order_roster, a_shard_that_comes_back_a_little_behind_hears_what_it_missed)
+{
+    bench_init(&b);
+    bench_start(&b, true);
+    const uint64_t index = order_ledger(b.order)->index, hash = order_ledger(b.order)->hash;
+    bench_push(&b, 0, 2); /* ADMIT and STEP, and a slot that closes */
+    bench_log_one(&b, 0);
+    bench_event(&b, ORDER_LOST, 2);
+    struct message message = {.kind = MESSAGE_ENLIST};
+    message.enlist = (struct message_enlist){1, 1, 9, 1, {1}, "127.0.0.1:2", 0, index, hash + 1};
+    bench_say(&b, 51, &message);
+    cr_assert_not_null(bench_sent(&b, 51, MESSAGE_DENIED, 0), "another log");
+    message.enlist.hash = hash;
+    bench_say(&b, 52, &message);
+    cr_assert_eq(bench_sent(&b, 52, MESSAGE_RECORD, 0)->record.kind, RECORD_ADMIT);
+    cr_assert_eq(bench_sent(&b, 52, MESSAGE_RECORD, 1)->record.kind, RECORD_STEP);
+    cr_assert_null(bench_sent(&b, 52, MESSAGE_RECORD, 2));
+    cr_assert_not_null(bench_sent(&b, 52, MESSAGE_ENTRY, 0));
+    cr_assert_eq(bench_sent(&b, 52, MESSAGE_CLOSE, 0)->close.after, index + 2);
+    bench_end(&b);
+}
+
 Test(order_roster, strangers_and_late_epochs_are_counted_and_change_nothing)
 {
     bench_init(&b);
