@@ -198,7 +198,7 @@ gradweir_status recording_fetch(struct recording_reader *reader, uint64_t index,
         const bool tail = moments && bodies->moments;
         if (begin >= end && !tail)
             continue;
-        const uint8_t *body;
+        const uint8_t *body = NULL;
         TRY(find_body(bodies, index, &body));
         if (begin < end)
             memcpy(floats + (begin - first), body + (begin - bodies->first) * sizeof(float),

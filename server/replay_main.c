@@ -39,7 +39,7 @@ int replay_main(int argc, char **argv)
     bool help = argc < 2 || argv[1][0] == '-';
     gradweir_status status = settings_new(table, table_count, &settings);
     if (status == GRADWEIR_OK && !help)
-        status = settings_arguments(settings, argc - 2, argv + 2, &help);
+        status = settings_arguments(settings, argc - 2, (const char *const *)(argv + 2), &help);
     if (status == GRADWEIR_OK && help) {
         printf("gradweir-server replay FOLDER [--NAME VALUE]...   repeat a recorded run\n\n");
         settings_print_help(table, table_count, stdout);

@@ -31,10 +31,10 @@
  * meanwhile.
  *
  * Groups of ranks that act as one worker come with a header of their own. */
-#ifndef GRADWEIR_GRADWEIR_H
-#define GRADWEIR_GRADWEIR_H
+#ifndef GRADWEIR_H
+#define GRADWEIR_H
 
-#include "status.h"
+#include <gradweir/status.h>
 
 #include <stddef.h>
 #include <stdint.h>

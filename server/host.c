@@ -1,0 +1,149 @@
+/* Puts a server process together: signals, threads, the lines it starts with. */
+#include "server/host.h"
+
+#include "server/host_coordinator.h"
+#include "server/host_shard.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct host {
+    struct host_options options;
+    struct log log;
+    struct control_context *context;
+    char coordinator[160]; /* where this process's shards find it */
+    struct host_shard *shards;
+    uint32_t shards_count;
+    gradweir_status shards_status;
+    char shards_reason[256];
+};
+
+/* What a signal handler may touch. */
+static atomic_bool stop_asked, drain_asked;
+static int wake_fd = -1;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (atomic_exchange(&drain_asked, true))
+        atomic_store(&stop_asked, true);
+    const uint64_t one = 1;
+    const ssize_t written = write(wake_fd, &one, sizeof one);
+    (void)written;
+}
+
+static gradweir_status catch_signals(void)
+{
+    wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (wake_fd < 0)
+        return fail(GRADWEIR_ERR_IO, "eventfd: %s", strerror(errno));
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return GRADWEIR_OK;
+}
+
+static enum log_level level_of(const struct settings *settings)
+{
+    return (enum log_level)settings_choice(settings, "log_level");
+}
+
+/* What these settings mean together, before anybody waits for anything. */
+static void explain(const struct host *host)
+{
+    char text[4096];
+    law_explain(&host->options.order.law, host->options.order.workers_max, text, sizeof text);
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+        if (line[0])
+            log_line(&host->log, LOG_INFO, "law", "%s", line);
+}
+
+static void start_shards(void *argument)
+{
+    struct host *host = argument;
+    for (uint32_t i = 0; i < host->shards_count; i++) {
+        struct host_shard *shard = &host->shards[i];
+        const int64_t only = host->options.only_shard;
+        *shard = (struct host_shard){.options = &host->options,
+                                     .context = host->context,
+                                     .coordinator = host->coordinator,
+                                     .log = &host->log,
+                                     .index = only >= 0 ? (uint32_t)only : i,
+                                     .stop = &stop_asked};
+        const gradweir_status status = host_shard_start(shard);
+        if (status != GRADWEIR_OK) {
+            log_line(&host->log, LOG_ERROR, "host", "%s", fail_reason());
+            atomic_store(&stop_asked, true);
+        }
+    }
+}
+
+static gradweir_status join_shards(struct host *host)
+{
+    gradweir_status status = GRADWEIR_OK;
+    for (uint32_t i = 0; i < host->shards_count; i++) {
+        const gradweir_status one = host_shard_join(&host->shards[i]);
+        if (one != GRADWEIR_OK && status == GRADWEIR_OK)
+            status = fail(one, "%s", host->shards[i].reason);
+    }
+    return status;
+}
+
+static gradweir_status run_coordinator(struct host *host)
+{
+    snprintf(host->coordinator, sizeof host->coordinator, "%s", HOST_INPROC);
+    struct host_coordinator coordinator = {.options = &host->options,
+                                           .context = host->context,
+                                           .log = &host->log,
+                                           .listen =
+                                               settings_text(host->options.settings, "listen"),
+                                           .stop = &stop_asked,
+                                           .drain = &drain_asked,
+                                           .wake_fd = wake_fd};
+    explain(host);
+    gradweir_status status = host_coordinator_run(&coordinator, start_shards, host);
+    if (status != GRADWEIR_OK)
+        atomic_store(&stop_asked, true);
+    const gradweir_status shards = join_shards(host);
+    return status != GRADWEIR_OK ? status : shards;
+}
+
+/* Shards alone: a signal ends this process; the coordinator drains the job. */
+static gradweir_status run_shards(struct host *host)
+{
+    snprintf(host->coordinator, sizeof host->coordinator, "tcp://%.150s",
+             host->options.coordinator);
+    start_shards(host);
+    return join_shards(host);
+}
+
+static gradweir_status run(struct host *host)
+{
+    host->shards_count = host->options.only_shard >= 0 ? 1 : host->options.shards;
+    host->shards = calloc(host->shards_count, sizeof *host->shards);
+    if (!host->shards)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u shards", host->shards_count);
+    TRY(control_context_new(&host->context));
+    if (host->options.coordinator[0])
+        return run_shards(host);
+    return run_coordinator(host);
+}
+
+gradweir_status host_run(const struct settings *settings)
+{
+    struct host host = {.context = NULL};
+    log_init(&host.log, level_of(settings), STDERR_FILENO);
+    TRY(host_options_read(settings, &host.options));
+    TRY(catch_signals());
+    const gradweir_status status = run(&host);
+    free(host.shards);
+    control_context_free(host.context);
+    close(wake_fd);
+    return status;
+}

@@ -1,0 +1,189 @@
+/* Turns the coordinator's loop: messages in, actions out, sleep. */
+#include "server/host_coordinator.h"
+
+#include "common/clock.h"
+#include "common/wire.h"
+#include "server/recording.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct coordinator_loop {
+    struct host_coordinator *host;
+    struct control *control;
+    struct order *order;
+    struct order_actions actions;
+    struct recording *recording;
+    uint32_t members[MEMBERS_MAX]; /* control peer of each shard; 0: none yet */
+    bool drained;                  /* DRAIN was given to the core */
+    bool finished;
+    bool had_workers;
+    uint64_t alone_since_ns;
+};
+
+static void send_content(struct coordinator_loop *loop, const struct order_action *action)
+{
+    struct message page = {
+        .kind = MESSAGE_PAGE, .epoch = action->message.epoch, .timeline = action->message.timeline};
+    const uint32_t content = action->message.want.content;
+    const uint32_t pages = content_pages(action->bytes_count);
+    for (uint32_t i = 0; i < pages; i++) {
+        content_page(content, action->bytes, action->bytes_count, i, &page.page);
+        control_send(loop->control, action->peer, &page);
+    }
+}
+
+static void send_all(struct coordinator_loop *loop, const struct message *message)
+{
+    for (uint32_t i = 0; i < loop->host->options->shards; i++)
+        if (loop->members[i])
+            control_send(loop->control, loop->members[i], message);
+}
+
+static void carry_out(struct coordinator_loop *loop, const struct order_action *action)
+{
+    switch (action->kind) {
+    case ORDER_SEND:
+        if (action->message.kind == MESSAGE_MEMBER)
+            loop->members[action->message.member.shard] = action->peer;
+        control_send(loop->control, action->peer, &action->message);
+        break;
+    case ORDER_SEND_ALL: send_all(loop, &action->message); break;
+    case ORDER_APPEND:
+        if (loop->recording)
+            recording_record(loop->recording, &action->message.record);
+        break;
+    case ORDER_CONTENT: send_content(loop, action); break;
+    case ORDER_DROP: control_drop(loop->control, action->peer); break;
+    case ORDER_SAY:
+        log_line(loop->host->log, LOG_INFO, "order", "%s", action->message.denied.text);
+        break;
+    case ORDER_EXIT: loop->finished = true; break;
+    }
+}
+
+static void step(struct coordinator_loop *loop, struct order_event *event)
+{
+    event->now_ns = (int64_t)clock_now_ns();
+    loop->actions.count = 0;
+    order_step(loop->order, event, &loop->actions);
+    for (uint32_t i = 0; i < loop->actions.count; i++)
+        carry_out(loop, &loop->actions.items[i]);
+}
+
+static bool turn_control(struct coordinator_loop *loop)
+{
+    bool any = false;
+    struct control_event *event;
+    while ((event = control_poll(loop->control))) {
+        any = true;
+        step(loop, &(struct order_event){.kind = event->kind == CONTROL_MESSAGE ? ORDER_MESSAGE
+                                                                                : ORDER_LOST,
+                                         .peer = event->peer,
+                                         .message = &event->message});
+    }
+    return any;
+}
+
+/* With linger set, a server whose last worker has gone ends by itself. */
+static bool lingered(struct coordinator_loop *loop)
+{
+    const int64_t linger_ns = loop->host->options->linger_ns;
+    if (linger_ns == 0)
+        return false;
+    struct order_figures figures;
+    order_figures(loop->order, &figures);
+    const uint64_t now_ns = clock_now_ns();
+    if (figures.workers_live) {
+        loop->had_workers = true;
+        loop->alone_since_ns = now_ns;
+    }
+    return loop->had_workers && now_ns - loop->alone_since_ns > (uint64_t)linger_ns;
+}
+
+static void sleep_until_needed(struct coordinator_loop *loop)
+{
+    if (control_ready(loop->control))
+        return;
+    struct pollfd wait[3] = {{.fd = loop->host->wake_fd, .events = POLLIN}};
+    int fds[2];
+    const size_t count = control_fds(loop->control, fds);
+    for (size_t i = 0; i < count; i++)
+        wait[1 + i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    int timeout_ms = 200;
+    if (order_next(loop->order) != INT64_MAX) {
+        const int due = deadline_poll_ms(clock_now_ns(), (uint64_t)order_next(loop->order));
+        timeout_ms = due < timeout_ms ? due : timeout_ms;
+    }
+    poll(wait, 1 + count, timeout_ms);
+}
+
+static void turn(struct coordinator_loop *loop)
+{
+    const bool any = turn_control(loop);
+    const int64_t now_ns = (int64_t)clock_now_ns();
+    if (now_ns >= order_next(loop->order))
+        step(loop, &(struct order_event){.kind = ORDER_TICK});
+    if (!loop->drained && (atomic_load(loop->host->drain) || lingered(loop))) {
+        loop->drained = true;
+        step(loop, &(struct order_event){.kind = ORDER_DRAIN});
+    }
+    control_flush(loop->control);
+    if (!any)
+        sleep_until_needed(loop);
+}
+
+static gradweir_status write_port_file(const char *path, const char *address)
+{
+    if (path[0] == 0)
+        return GRADWEIR_OK;
+    char temporary[1100];
+    snprintf(temporary, sizeof temporary, "%s.new", path);
+    FILE *file = fopen(temporary, "w");
+    if (!file)
+        return fail(GRADWEIR_ERR_IO, "port_file %s: %s", path, strerror(errno));
+    fprintf(file, "%s\n", address);
+    if (fclose(file) != 0 || rename(temporary, path) != 0)
+        return fail(GRADWEIR_ERR_IO, "port_file %s: %s", path, strerror(errno));
+    return GRADWEIR_OK;
+}
+
+static gradweir_status open_all(struct coordinator_loop *loop)
+{
+    struct host_coordinator *host = loop->host;
+    const struct host_options *options = host->options;
+    TRY(order_new(&options->order, &loop->order));
+    loop->actions.max = order_actions_max(&options->order);
+    loop->actions.items = calloc(loop->actions.max, sizeof *loop->actions.items);
+    if (!loop->actions.items)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the coordinator's actions");
+    TRY(control_listen(host->context, &options->control, host->listen, HOST_INPROC,
+                       &loop->control));
+    if (options->record[0])
+        TRY(recording_open_log(options->record, options->record_bytes_max, &loop->recording));
+    return write_port_file(settings_text(options->settings, "port_file"),
+                           control_address(loop->control));
+}
+
+gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound)(void *),
+                                     void *argument)
+{
+    struct coordinator_loop loop = {.host = host};
+    gradweir_status status = open_all(&loop);
+    if (status == GRADWEIR_OK) {
+        log_line(host->log, LOG_INFO, "control", "listening on %s", control_address(loop.control));
+        bound(argument);
+    }
+    while (status == GRADWEIR_OK && !loop.finished && !atomic_load(host->stop))
+        turn(&loop);
+    if (loop.control)
+        control_flush(loop.control);
+    recording_close(loop.recording);
+    control_close(loop.control);
+    free(loop.actions.items);
+    order_free(loop.order);
+    return status;
+}

@@ -1,0 +1,29 @@
+/* The coordinator's thread: carries messages for the coordinator's core and writes its records to
+ * the recording. It decides nothing. */
+#ifndef GRADWEIR_SERVER_HOST_COORDINATOR_H
+#define GRADWEIR_SERVER_HOST_COORDINATOR_H
+
+#include "common/control.h"
+#include "common/log.h"
+#include "server/host_settings.h"
+
+#include <stdatomic.h>
+
+#define HOST_INPROC "inproc://coordinator"
+
+struct host_coordinator {
+    const struct host_options *options;
+    struct control_context *context;
+    const struct log *log;
+    const char *listen; /* tcp address, "ip:port" */
+    atomic_bool *stop;  /* end at once */
+    atomic_bool *drain; /* end in order */
+    int wake_fd;        /* readable when one of them was set */
+};
+
+/* Binds the control socket on `listen` and on HOST_INPROC, writes the port file, runs until the
+ * job has ended. Called on the thread that is to do it. */
+gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound)(void *),
+                                     void *argument);
+
+#endif

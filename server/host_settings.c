@@ -1,0 +1,154 @@
+/* Reads the settings table into options: presets first, then what was given. */
+#include "server/host_settings.h"
+
+#include "common/checksum.h"
+#include "common/random.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* What a preset decides is left alone unless somebody gave it. */
+static void read_window(const struct settings *settings, struct law_settings *law)
+{
+    if (settings_given(settings, "window"))
+        law->window = (uint32_t)settings_int(settings, "window");
+    if (settings_given(settings, "stride"))
+        law->stride = (uint32_t)settings_int(settings, "stride");
+    if (settings_given(settings, "staleness_max"))
+        law->staleness_max = settings_int(settings, "staleness_max");
+    law->decay = (enum law_decay)settings_choice(settings, "decay");
+    law->decay_beta = settings_float(settings, "decay_beta");
+    law->decay_power = settings_float(settings, "decay_exponent");
+    law->samples_exponent = settings_float(settings, "samples_exponent");
+    law->staleness_at = (enum law_at)settings_choice(settings, "staleness_at");
+    law->recheck = settings_bool(settings, "recheck");
+    law->normalise = (enum law_normalise)settings_choice(settings, "normalise");
+    law->clip = settings_float(settings, "clip");
+    law->clip_average = settings_float(settings, "clip_average");
+    law->damp = (enum law_damp)settings_choice(settings, "damp");
+    law->flush_min = (uint32_t)settings_int(settings, "flush_min");
+    law->magnitude_max = settings_float(settings, "magnitude_max");
+}
+
+static void read_optimizer(const struct settings *settings, struct law_settings *law,
+                           struct optimizer_options *optimizer)
+{
+    law->algorithm = (enum arithmetic_algorithm)settings_choice(settings, "optimizer");
+    if (law->algorithm == ARITHMETIC_MOMENTUM && settings_bool(settings, "nesterov"))
+        law->algorithm = ARITHMETIC_NESTEROV;
+    law->learning_rate = settings_float(settings, "learning_rate");
+    law->learning_rate_end = settings_float(settings, "learning_rate_end");
+    law->schedule = (enum law_schedule)settings_choice(settings, "schedule");
+    law->schedule_steps = (uint64_t)settings_int(settings, "schedule_steps");
+    law->warmup_steps = (uint64_t)settings_int(settings, "warmup_steps");
+    law->beta1 = settings_float(settings, "beta1");
+    law->beta2 = settings_float(settings, "beta2");
+    *optimizer = (struct optimizer_options){
+        .epsilon = settings_float(settings, "eps"),
+        .dampening = settings_float(settings, "dampening"),
+        .weight_decay = settings_float(settings, "weight_decay"),
+        .centered = settings_bool(settings, "centered"),
+    };
+    if (law->algorithm == ARITHMETIC_MOMENTUM || law->algorithm == ARITHMETIC_NESTEROV)
+        law->beta1 = settings_float(settings, "momentum");
+    if (law->algorithm == ARITHMETIC_RMSPROP) {
+        law->beta1 =
+            settings_given(settings, "momentum") ? settings_float(settings, "momentum") : 0;
+        law->beta2 = settings_float(settings, "alpha");
+        optimizer->momentum = law->beta1 > 0;
+    }
+}
+
+static gradweir_status read_order(const struct settings *settings, struct order_options *order)
+{
+    order->workers_max = (uint32_t)settings_int(settings, "workers_max");
+    order->law =
+        settings_choice(settings, "preset") == 0 ? law_classic() : law_llm(order->workers_max);
+    read_window(settings, &order->law);
+    read_optimizer(settings, &order->law, &order->optimizer);
+    TRY(law_settings_check(&order->law));
+    const int64_t window_max = settings_int(settings, "window_max");
+    order->window_max = window_max == SETTING_WORD ? order->law.window : (uint32_t)window_max;
+    order->queue = (uint32_t)settings_int(settings, "queue");
+    if (order->window_max < order->law.window)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "window_max is %u: it must be at least window, which is %u", order->window_max,
+                    order->law.window);
+    if (order->window_max + order->queue > SLOTS_MAX)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "window_max + queue is %u: at most %d slots are supported",
+                    order->window_max + order->queue, SLOTS_MAX);
+    order->overflow_reject = settings_choice(settings, "overflow") == 1;
+    order->sync = settings_choice(settings, "mode") == 1;
+    order->outstanding_max = OUTSTANDING_MAX;
+    order->parameter_slots = (uint32_t)settings_int(settings, "parameter_slots");
+    order->chunk_bytes = (uint64_t)settings_size(settings, "chunk_bytes");
+    const int64_t flush_after = settings_duration(settings, "flush_after");
+    order->flush_after_ns = flush_after == SETTING_WORD ? 0 : flush_after;
+    order->place_patience_ns = settings_duration(settings, "place_patience");
+    order->push_patience_ns = settings_duration(settings, "push_patience");
+    order->lease_ns = settings_duration(settings, "lease");
+    order->shard_patience_ns = settings_duration(settings, "lease");
+    order->ring = 4096;
+    return random_entropy(&order->seed, sizeof order->seed);
+}
+
+static void read_transport(const struct settings *settings, struct transport_settings *transport)
+{
+    *transport = transport_defaults();
+    transport->lanes = settings_text(settings, "transport");
+    transport->devices = settings_text(settings, "net_devices");
+    transport->peers_max = (uint32_t)settings_int(settings, "workers_max") * 2;
+    transport->in_flight_max = (uint32_t)settings_int(settings, "in_flight");
+    const int64_t spin_ns = settings_duration(settings, "spin");
+    transport->spin_us = spin_ns == SETTING_WORD ? 0 : (uint32_t)(spin_ns / 1000);
+}
+
+static gradweir_status read_control(const struct settings *settings,
+                                    struct control_options *control)
+{
+    *control = control_defaults();
+    control->peers_max = (uint32_t)settings_int(settings, "workers_max") * 2 + MEMBERS_MAX;
+    control->heartbeat_ms = (uint32_t)(settings_duration(settings, "heartbeat") / 1000000);
+    control->heartbeat_dead_ms = 3 * control->heartbeat_ms;
+    control->insecure = settings_bool(settings, "insecure");
+    if (settings_text(settings, "identity")[0] || settings_text(settings, "keys")[0])
+        return fail(GRADWEIR_ERR_UNSUPPORTED,
+                    "identity and keys: key files are not read yet by the "
+                    "server program; on loopback none are needed");
+    return GRADWEIR_OK;
+}
+
+gradweir_status host_options_read(const struct settings *settings, struct host_options *options)
+{
+    *options = (struct host_options){.settings = settings};
+    const char *job = settings_text(settings, "job");
+    options->job = checksum_hash64(0, job, strlen(job));
+    options->shards = (uint32_t)settings_int(settings, "shards");
+    options->only_shard = settings_int(settings, "shard");
+    options->coordinator = settings_text(settings, "coordinator");
+    if (options->only_shard != SETTING_WORD && options->only_shard >= options->shards)
+        return fail(GRADWEIR_ERR_INVALID, "shard is %lld: with shards = %u it must be 0 to %u",
+                    (long long)options->only_shard, options->shards, options->shards - 1);
+    if (options->only_shard != SETTING_WORD && options->coordinator[0] == 0)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "shard is given but coordinator is not: say where the coordinator listens");
+    options->simd = settings_choice(settings, "simd") == 0 ? NULL : settings_text(settings, "simd");
+    options->record = settings_text(settings, "record");
+    options->record_bytes_max = (uint64_t)settings_size(settings, "record_bytes_max");
+    options->linger_ns = settings_duration(settings, "linger");
+    TRY(read_control(settings, &options->control));
+    TRY(read_order(settings, &options->order));
+    options->order.job = options->job;
+    options->order.shards = options->shards;
+    read_transport(settings, &options->transport);
+    options->shard = (struct shard_options){
+        .optimizer = options->order.optimizer,
+        .sessions_max = options->transport.peers_max,
+        .pulls_max = options->transport.peers_max,
+        .chunk_bytes = options->order.chunk_bytes,
+        .pull_patience_ns = settings_duration(settings, "pull_patience"),
+        .keep = options->record[0] != 0,
+    };
+    return GRADWEIR_OK;
+}

@@ -1,0 +1,32 @@
+/* From the settings table to what the cores and the transport want to know. The only place where a
+ * setting's name meets a field. */
+#ifndef GRADWEIR_SERVER_HOST_SETTINGS_H
+#define GRADWEIR_SERVER_HOST_SETTINGS_H
+
+#include "common/control.h"
+#include "common/settings.h"
+#include "common/transport.h"
+#include "server/coordinator/order.h"
+#include "server/shard/shard.h"
+
+/* Everything a host needs, checked. Texts are borrowed from the settings. */
+struct host_options {
+    const struct settings *settings;
+    uint64_t job;
+    uint32_t shards;
+    int64_t only_shard;      /* -1: all of them here */
+    const char *coordinator; /* "": here */
+    const char *simd;        /* NULL: the best */
+    const char *record;      /* "": nowhere */
+    uint64_t record_bytes_max;
+    int64_t linger_ns;
+    struct control_options control;
+    struct order_options order;
+    struct shard_options shard; /* member is filled in when the coordinator says it */
+    struct transport_settings transport;
+};
+
+/* ERR_INVALID names what does not fit together. */
+gradweir_status host_options_read(const struct settings *settings, struct host_options *options);
+
+#endif

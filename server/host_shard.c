@@ -1,0 +1,215 @@
+/* A shard's thread: sets up, enlists, turns its loop until it is told to stop, takes down. */
+#include "server/host_shard_loop.h"
+
+#include "common/clock.h"
+#include "common/random.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* The coordinator has told member and layout: take the memory, say READY. */
+
+static gradweir_status take_memory(struct shard_loop *loop, const struct model *model)
+{
+    const struct host_options *options = loop->host->options;
+    struct shard_options shard = options->shard;
+    char plan[1024];
+    shard.member = loop->member;
+    TRY(shard_arena_bytes(model, &options->order.law, &shard, &loop->arena_bytes, plan,
+                          sizeof plan));
+    for (char *line = strtok(plan, "\n"); line; line = strtok(NULL, "\n"))
+        log_line(loop->host->log, LOG_INFO, "memory", "shard %u: %s", loop->member.shard, line);
+    void *arena =
+        mmap(NULL, loop->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (arena == MAP_FAILED)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "shard %u: %llu bytes for its arena: %s",
+                    loop->member.shard, (unsigned long long)loop->arena_bytes, strerror(errno));
+    loop->shard = arena;
+    TRY(shard_init(arena, loop->arena_bytes, model, &options->order.law, &shard));
+    TRY(shard_loop_tables(loop));
+    return transport_memory_map(loop->transport, arena, loop->arena_bytes, &loop->arena_memory);
+}
+
+static gradweir_status start_recording(struct shard_loop *loop, const struct model *model)
+{
+    const struct host_options *options = loop->host->options;
+    if (options->record[0] == 0)
+        return GRADWEIR_OK;
+    return recording_open_shard(options->record, model, loop->member.shard, loop->member.members,
+                                options->record_bytes_max, &loop->recording);
+}
+
+static gradweir_status layout_arrived(struct shard_loop *loop)
+{
+    struct model *model;
+    TRY(model_decode(content_bytes(loop->assembler), content_count(loop->assembler), &model));
+    gradweir_status status = take_memory(loop, model);
+    if (status == GRADWEIR_OK)
+        status = start_recording(loop, model);
+    const uint64_t hash = model->hash;
+    model_free(model);
+    TRY(status);
+    control_send(loop->control, CONTROL_SERVER,
+                 &(struct message){.kind = MESSAGE_READY,
+                                   .epoch = 1,
+                                   .timeline = 1,
+                                   .ready = {.shard = loop->member.shard,
+                                             .layout_hash = hash,
+                                             .bytes = loop->arena_bytes}});
+    return GRADWEIR_OK;
+}
+
+static gradweir_status message_arrived(struct shard_loop *loop, const struct message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_STOP: loop->stopped = true; return GRADWEIR_OK;
+    case MESSAGE_DENIED:
+        return fail((gradweir_status)message->denied.status, "the coordinator says: %s",
+                    message->denied.text);
+    case MESSAGE_MEMBER:
+        if (!loop->shard)
+            loop->member = message->member;
+        return GRADWEIR_OK;
+    case MESSAGE_PAGE:
+        if (loop->shard || message->page.content != CONTENT_LAYOUT)
+            return GRADWEIR_OK;
+        TRY(content_add(loop->assembler, &message->page));
+        return content_whole(loop->assembler) ? layout_arrived(loop) : GRADWEIR_OK;
+    default:
+        if (loop->shard)
+            shard_loop_event(loop, &(struct shard_event){.kind = SHARD_MESSAGE,
+                                                         .now_ns = (int64_t)clock_now_ns(),
+                                                         .message = message});
+        return GRADWEIR_OK;
+    }
+}
+
+/* A new connection to the coordinator begins with who we are. */
+static gradweir_status enlist(struct shard_loop *loop)
+{
+    struct message message = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
+    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
+                                             .protocol_newest = PROTOCOL_VERSION,
+                                             .job = loop->host->options->job,
+                                             .shard = loop->host->index,
+                                             .cold = !loop->shard};
+    TRY(random_entropy(message.enlist.instance, sizeof message.enlist.instance));
+    snprintf(message.enlist.address, sizeof message.enlist.address, "%s",
+             transport_address(loop->transport));
+    control_send(loop->control, CONTROL_SERVER, &message);
+    return GRADWEIR_OK;
+}
+
+static gradweir_status turn_control(struct shard_loop *loop, bool *any)
+{
+    struct control_event *event;
+    while ((event = control_poll(loop->control))) {
+        *any = true;
+        if (event->kind == CONTROL_MESSAGE)
+            TRY(message_arrived(loop, &event->message));
+    }
+    return GRADWEIR_OK;
+}
+
+static void sleep_until_needed(struct shard_loop *loop)
+{
+    if (transport_arm(loop->transport) != GRADWEIR_OK || control_ready(loop->control))
+        return;
+    struct pollfd wait[3] = {{.fd = transport_fd(loop->transport), .events = POLLIN}};
+    int fds[2];
+    const size_t count = control_fds(loop->control, fds);
+    for (size_t i = 0; i < count; i++)
+        wait[1 + i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    int timeout_ms = 200;
+    if (loop->shard && shard_next(loop->shard) != INT64_MAX) {
+        const int due = deadline_poll_ms(clock_now_ns(), (uint64_t)shard_next(loop->shard));
+        timeout_ms = due < timeout_ms ? due : timeout_ms;
+    }
+    poll(wait, 1 + count, timeout_ms);
+}
+
+static gradweir_status turn(struct shard_loop *loop)
+{
+    bool any = false;
+    TRY(turn_control(loop, &any));
+    any |= shard_loop_transport(loop);
+    if (loop->shard) {
+        any |= shard_loop_device(loop);
+        const int64_t now = (int64_t)clock_now_ns();
+        if (now >= shard_next(loop->shard))
+            shard_loop_event(loop, &(struct shard_event){.kind = SHARD_TICK, .now_ns = now});
+    }
+    control_flush(loop->control);
+    if (!any)
+        sleep_until_needed(loop);
+    return GRADWEIR_OK;
+}
+
+static gradweir_status open_all(struct shard_loop *loop)
+{
+    const struct host_shard *host = loop->host;
+    TRY(control_connect(host->context, &host->options->control, host->coordinator, &loop->control));
+    TRY(content_assembler_new(CONTENT_BYTES_MAX, &loop->assembler));
+    struct transport_settings transport = host->options->transport;
+    TRY(transport_open(&transport, &loop->transport));
+    TRY(transport_listen(loop->transport));
+    loop->arithmetic = arithmetic_choose(host->options->simd);
+    loop->device = device_find("cpu");
+    TRY(loop->device->open(&(struct device_options){.simd = host->options->simd},
+                           &loop->device_state));
+    return enlist(loop);
+}
+
+static void close_all(struct shard_loop *loop)
+{
+    transport_close(loop->transport);
+    if (loop->device)
+        loop->device->close(loop->device_state);
+    recording_close(loop->recording);
+    shard_loop_tables_free(loop);
+    if (loop->shard)
+        munmap(loop->shard, loop->arena_bytes);
+    content_assembler_free(loop->assembler);
+    control_close(loop->control);
+}
+
+static void *run(void *context)
+{
+    struct host_shard *host = context;
+    struct shard_loop *loop = calloc(1, sizeof *loop);
+    ASSERT(loop);
+    loop->host = host;
+    gradweir_status status = open_all(loop);
+    while (status == GRADWEIR_OK && !loop->stopped && !atomic_load(host->stop))
+        status = turn(loop);
+    host->status = status;
+    if (status != GRADWEIR_OK) {
+        snprintf(host->reason, sizeof host->reason, "shard %u: %.230s", host->index, fail_reason());
+        log_line(host->log, LOG_ERROR, "shard", "%s", host->reason);
+    }
+    close_all(loop);
+    free(loop);
+    if (status != GRADWEIR_OK)
+        atomic_store(host->stop, true);
+    return NULL;
+}
+
+gradweir_status host_shard_start(struct host_shard *host)
+{
+    const int error = pthread_create(&host->thread, NULL, run, host);
+    if (error)
+        return fail(GRADWEIR_ERR_IO, "shard %u: no thread: %s", host->index, strerror(error));
+    host->started = true;
+    return GRADWEIR_OK;
+}
+
+gradweir_status host_shard_join(struct host_shard *host)
+{
+    if (host->started)
+        pthread_join(host->thread, NULL);
+    host->started = false;
+    return host->status;
+}

@@ -1,0 +1,353 @@
+/* Carries out what the shard's core says, and brings back what came of it. */
+#include "server/host_shard_loop.h"
+
+#include "common/checksum.h"
+#include "common/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+gradweir_status shard_loop_tables(struct shard_loop *loop)
+{
+    const struct transport_settings *transport = &loop->host->options->transport;
+    loop->actions.max = shard_actions_max(loop->shard);
+    loop->takes_max = transport->peers_max * transport->offers_max;
+    loop->replies_max = transport->peers_max * 64;
+    loop->jobs_max = loop->member.slots + 8;
+    loop->actions.items = calloc(loop->actions.max, sizeof *loop->actions.items);
+    loop->takes = calloc(loop->takes_max + 1, sizeof *loop->takes);
+    loop->replies = calloc(loop->replies_max, sizeof *loop->replies);
+    loop->jobs = calloc(loop->jobs_max, sizeof *loop->jobs);
+    loop->scan_sums = calloc(loop->member.count / MODEL_BLOCK_MIN + 2, sizeof *loop->scan_sums);
+    loop->deferred_max = loop->takes_max + loop->replies_max;
+    loop->deferred = calloc(loop->deferred_max, sizeof *loop->deferred);
+    if (!loop->deferred || !loop->actions.items || !loop->takes || !loop->replies || !loop->jobs ||
+        !loop->scan_sums)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "shard %u: no memory for its tables",
+                    loop->member.shard);
+    for (uint32_t i = 0; i < loop->takes_max; i++)
+        loop->takes[i].next_free = i + 1;
+    return GRADWEIR_OK;
+}
+
+void shard_loop_tables_free(struct shard_loop *loop)
+{
+    free(loop->actions.items);
+    free(loop->deferred);
+    free(loop->takes);
+    free(loop->replies);
+    free(loop->jobs);
+    free(loop->scan_sums);
+}
+
+/* Bodies into the arena. */
+
+static void take(struct shard_loop *loop, const struct shard_action *action)
+{
+    const uint32_t i = loop->takes_free;
+    ASSERT(i < loop->takes_max);
+    struct shard_take *entry = &loop->takes[i];
+    void *place = shard_address(loop->shard, action->offset);
+    const gradweir_status status =
+        transport_take(loop->transport, action->offer, place, loop->arena_memory, i + 1);
+    if (status != GRADWEIR_OK) {
+        shard_loop_event(loop, &(struct shard_event){.kind = SHARD_LANDED,
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .token = action->token,
+                                                     .status = status});
+        return;
+    }
+    loop->takes_free = entry->next_free;
+    *entry = (struct shard_take){
+        .token = action->token, .offset = action->offset, .length = action->length};
+}
+
+static void landed(struct shard_loop *loop, const struct transport_event *event)
+{
+    const uint32_t i = (uint32_t)event->token - 1;
+    ASSERT(i < loop->takes_max);
+    const struct shard_take entry = loop->takes[i];
+    loop->takes[i].next_free = loop->takes_free;
+    loop->takes_free = i;
+    struct shard_event told = {.kind = SHARD_LANDED,
+                               .now_ns = (int64_t)clock_now_ns(),
+                               .peer = event->peer,
+                               .token = entry.token,
+                               .length = event->length,
+                               .status = event->status};
+    if (event->status == GRADWEIR_OK)
+        told.crc = checksum_crc32c(0, shard_address(loop->shard, entry.offset), event->length);
+    shard_loop_event(loop, &told);
+}
+
+/* Bodies out of the arena. */
+
+static gradweir_status send_reply(struct shard_loop *loop, struct shard_reply *reply)
+{
+    const void *body = shard_address(loop->shard, reply->offset);
+    if (reply->head.kind == HEAD_PARAMETERS) {
+        struct head_parameters head;
+        memcpy(&head, &reply->head, sizeof head);
+        head.crc = checksum_crc32c(0, body, reply->length);
+        memcpy(&reply->head, &head, sizeof head);
+    }
+    return transport_send(loop->transport, reply->peer,
+                          &(struct transport_message){.head = &reply->head,
+                                                      .head_length = HEAD_BYTES,
+                                                      .memory = loop->arena_memory,
+                                                      .body = reply->length ? body : NULL,
+                                                      .length = reply->length,
+                                                      .token = reply->token});
+}
+
+static void sent(struct shard_loop *loop, uint64_t token, gradweir_status status)
+{
+    if (token == 0)
+        return;
+    shard_loop_event(loop, &(struct shard_event){.kind = SHARD_SENT,
+                                                 .now_ns = (int64_t)clock_now_ns(),
+                                                 .token = token,
+                                                 .status = status});
+}
+
+/* Tries once; what finds no room waits behind its elders. */
+static void reply_now(struct shard_loop *loop, struct shard_reply *reply)
+{
+    bool elder = false;
+    for (uint32_t i = 0; i < loop->replies_count && !elder; i++)
+        elder = loop->replies[i].peer == reply->peer;
+    gradweir_status status = elder ? GRADWEIR_ERR_AGAIN : send_reply(loop, reply);
+    if (status == GRADWEIR_ERR_AGAIN && loop->replies_count < loop->replies_max) {
+        loop->replies[loop->replies_count++] = *reply;
+        return;
+    }
+    if (status == GRADWEIR_ERR_AGAIN)
+        transport_hangup(loop->transport, reply->peer);
+    if (status != GRADWEIR_OK)
+        sent(loop, reply->token, status);
+}
+
+/* Waiting replies whose peer has room again. The core may add others meanwhile: they go to the end.
+ */
+static bool retry_replies(struct shard_loop *loop)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < loop->replies_count;) {
+        struct shard_reply reply = loop->replies[i];
+        bool elder = false;
+        for (uint32_t k = 0; k < i && !elder; k++)
+            elder = loop->replies[k].peer == reply.peer;
+        const gradweir_status status = elder ? GRADWEIR_ERR_AGAIN : send_reply(loop, &reply);
+        if (status == GRADWEIR_ERR_AGAIN) {
+            i++;
+            continue;
+        }
+        loop->replies_count--;
+        memmove(&loop->replies[i], &loop->replies[i + 1],
+                (loop->replies_count - i) * sizeof *loop->replies);
+        if (status != GRADWEIR_OK)
+            sent(loop, reply.token, status);
+        any = true;
+    }
+    return any;
+}
+
+/* Device jobs. */
+
+static gradweir_status give_job(struct shard_loop *loop, const struct shard_job *job)
+{
+    if (job->kind == SHARD_SCAN)
+        return loop->device->decode(
+            loop->device_state, 0,
+            &(struct device_decode){.codec = ARITHMETIC_F32,
+                                    .from = shard_address(loop->shard, job->offset),
+                                    .n = job->length / sizeof(float),
+                                    .sums = loop->scan_sums});
+    shard_work(loop->shard, &loop->work);
+    if (job->kind == SHARD_AVERAGE)
+        return loop->device->accumulate(
+            loop->device_state, 0,
+            &(struct device_accumulate){.plan = shard_plan(loop->shard),
+                                        .sources = loop->work.sources,
+                                        .average = shard_average(loop->shard),
+                                        .begin = job->begin,
+                                        .end = job->end});
+    ASSERT(job->kind == SHARD_STEP);
+    return loop->device->step(loop->device_state, 0,
+                              &(struct device_step){.plan = shard_plan(loop->shard),
+                                                    .work = &loop->work,
+                                                    .begin = job->begin,
+                                                    .end = job->end});
+}
+
+/* One job at a time: scan_sums and work belong to it. */
+static void give_next(struct shard_loop *loop)
+{
+    if (loop->jobs_given || !loop->jobs_count)
+        return;
+    const gradweir_status status = give_job(loop, &loop->jobs[loop->jobs_first]);
+    ASSERT(status == GRADWEIR_OK);
+    loop->jobs_given = 1;
+}
+
+static void queue_job(struct shard_loop *loop, const struct shard_action *action)
+{
+    ASSERT(loop->jobs_count < loop->jobs_max);
+    loop->jobs[(loop->jobs_first + loop->jobs_count++) % loop->jobs_max] =
+        (struct shard_job){.kind = action->kind,
+                           .token = action->token,
+                           .offset = action->offset,
+                           .length = action->length,
+                           .begin = action->begin,
+                           .end = action->end};
+    give_next(loop);
+}
+
+static uint64_t first_not_finite(const float *numbers, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &numbers[i], sizeof bits);
+        if ((bits & 0x7f800000u) == 0x7f800000u)
+            return i;
+    }
+    return UINT64_MAX;
+}
+
+static void job_done(struct shard_loop *loop, const struct device_done *done)
+{
+    const struct shard_job job = loop->jobs[loop->jobs_first];
+    loop->jobs_first = (loop->jobs_first + 1) % loop->jobs_max;
+    loop->jobs_count--;
+    loop->jobs_given = 0;
+    struct shard_event event = {.kind = SHARD_DONE,
+                                .now_ns = (int64_t)clock_now_ns(),
+                                .token = job.token,
+                                .status = done->status,
+                                .largest_bits = done->largest_bits,
+                                .not_finite = UINT64_MAX};
+    if (job.kind == SHARD_AVERAGE)
+        shard_measure_average(loop->shard, loop->arithmetic, job.begin, job.end);
+    if (job.kind == SHARD_SCAN) {
+        const uint64_t count = job.length / sizeof(float);
+        if (!arithmetic_finite(done->largest_bits))
+            event.not_finite = first_not_finite(shard_address(loop->shard, job.offset), count);
+        const size_t blocks = arithmetic_blocks(count);
+        for (size_t i = 0; i < blocks; i++)
+            event.sum_squares += loop->scan_sums[i];
+    }
+    shard_loop_event(loop, &event);
+    give_next(loop);
+}
+
+bool shard_loop_device(struct shard_loop *loop)
+{
+    give_next(loop);
+    if (!loop->device->in_flight(loop->device_state))
+        return false;
+    struct device_done done[4];
+    const size_t count = loop->device->poll(loop->device_state, done, 4);
+    for (size_t i = 0; i < count; i++)
+        job_done(loop, &done[i]);
+    return true;
+}
+
+/* The transport. */
+
+static void offered(struct shard_loop *loop, const struct transport_event *event)
+{
+    struct head_any head = {.kind = 0};
+    if (event->head_length == HEAD_BYTES)
+        memcpy(&head, event->head, HEAD_BYTES);
+    shard_loop_event(loop, &(struct shard_event){.kind = SHARD_OFFERED,
+                                                 .now_ns = (int64_t)clock_now_ns(),
+                                                 .peer = event->peer,
+                                                 .head = &head,
+                                                 .offer = event->offer,
+                                                 .length = event->length});
+}
+
+static void transport_told(struct shard_loop *loop, const struct transport_event *event)
+{
+    switch (event->kind) {
+    case TRANSPORT_OFFERED: offered(loop, event); break;
+    case TRANSPORT_LANDED: landed(loop, event); break;
+    case TRANSPORT_SENT: sent(loop, event->token, event->status); break;
+    case TRANSPORT_LOST:
+        shard_loop_event(loop, &(struct shard_event){.kind = SHARD_PEER_LOST,
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .peer = event->peer,
+                                                     .status = event->status});
+        break;
+    case TRANSPORT_CONNECTED:
+    case TRANSPORT_ACCEPTED:
+    case TRANSPORT_WRITABLE: break;
+    }
+}
+
+bool shard_loop_transport(struct shard_loop *loop)
+{
+    struct transport_event events[SHARD_EVENTS_MAX];
+    const size_t count = transport_poll(loop->transport, events, SHARD_EVENTS_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (loop->shard)
+            transport_told(loop, &events[i]);
+        else if (events[i].kind == TRANSPORT_OFFERED)
+            transport_hangup(loop->transport, events[i].peer); /* too early: it will come again */
+    const bool retried = loop->replies_count && retry_replies(loop);
+    return count || retried;
+}
+
+static void carry_out(struct shard_loop *loop, const struct shard_action *action)
+{
+    struct shard_reply reply = {.peer = action->peer,
+                                .token = action->token,
+                                .offset = action->offset,
+                                .length = action->length,
+                                .head = action->head};
+    switch (action->kind) {
+    case SHARD_SEND: control_send(loop->control, CONTROL_SERVER, &action->message); break;
+    case SHARD_REPLY: reply_now(loop, &reply); break;
+    case SHARD_TAKE: take(loop, action); break;
+    case SHARD_REFUSE: transport_refuse(loop->transport, action->offer); break;
+    case SHARD_HANGUP: transport_hangup(loop->transport, action->peer); break;
+    case SHARD_SCAN:
+    case SHARD_AVERAGE:
+    case SHARD_STEP: queue_job(loop, action); break;
+    case SHARD_KEEP:
+        if (loop->recording)
+            recording_body(loop->recording, action->token,
+                           shard_address(loop->shard, action->offset), action->length);
+        break;
+    case SHARD_SAY:
+        log_line(loop->host->log, LOG_INFO, "shard", "%s", action->message.denied.text);
+        break;
+    }
+}
+
+static void step_once(struct shard_loop *loop, const struct shard_event *event)
+{
+    loop->actions.count = 0;
+    shard_step(loop->shard, event, &loop->actions);
+    for (uint32_t i = 0; i < loop->actions.count; i++)
+        carry_out(loop, &loop->actions.items[i]);
+}
+
+/* Carrying out may have news for the core at once (a take that fails): they wait until the actions
+ * of this step are done, so that these keep their order. Such events carry no pointers. */
+void shard_loop_event(struct shard_loop *loop, const struct shard_event *event)
+{
+    if (loop->stepping) {
+        ASSERT(loop->deferred_count < loop->deferred_max);
+        loop->deferred[loop->deferred_count++] = *event;
+        return;
+    }
+    loop->stepping = true;
+    step_once(loop, event);
+    for (uint32_t i = 0; i < loop->deferred_count; i++) {
+        const struct shard_event next = loop->deferred[i];
+        step_once(loop, &next);
+    }
+    loop->deferred_count = 0;
+    loop->stepping = false;
+}

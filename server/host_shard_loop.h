@@ -1,0 +1,69 @@
+/* What host_shard.c (setting up, the loop) and host_shard_actions.c (carrying out) share. */
+#ifndef GRADWEIR_SERVER_HOST_SHARD_LOOP_H
+#define GRADWEIR_SERVER_HOST_SHARD_LOOP_H
+
+#include "common/wire.h"
+#include "server/host_shard.h"
+#include "server/recording.h"
+
+enum { SHARD_EVENTS_MAX = 64 };
+
+/* A body that is on its way into the arena. */
+struct shard_take {
+    uint64_t token, offset, length;
+    uint32_t next_free;
+};
+
+/* A reply that the transport had no room for. */
+struct shard_reply {
+    uint64_t peer, token, offset, length;
+    struct head_any head;
+};
+
+/* A device job that was given, or waits to be. Jobs come back in the order given. */
+struct shard_job {
+    enum shard_action_kind kind;
+    uint64_t token, offset, length, begin, end;
+};
+
+struct shard_loop {
+    struct host_shard *host;
+    struct control *control;
+    struct transport *transport;
+    const struct device *device;
+    struct device_state *device_state;
+    const struct arithmetic *arithmetic;
+    struct content_assembler *assembler;
+    struct shard *shard; /* the arena; NULL until the coordinator has told the layout */
+    uint64_t arena_bytes;
+    uint32_t arena_memory; /* the transport's number of it */
+    struct recording *recording;
+    struct message_member member;
+    bool stopped; /* the coordinator said STOP */
+
+    struct shard_actions actions;
+    struct shard_event *deferred; /* events that arose while actions were carried out */
+    uint32_t deferred_count, deferred_max;
+    bool stepping;
+    struct shard_take *takes;
+    uint32_t takes_free, takes_max;
+    struct shard_reply *replies; /* waiting, oldest first */
+    uint32_t replies_count, replies_max;
+    struct shard_job *jobs; /* ring: given ones first, then waiting ones */
+    uint32_t jobs_first, jobs_given, jobs_count, jobs_max;
+    double *scan_sums;
+    struct arithmetic_work work;
+};
+
+/* Steps the core and carries out what it says. */
+void shard_loop_event(struct shard_loop *loop, const struct shard_event *event);
+
+/* Tables for takes, replies, jobs and actions: once the arena is there. */
+gradweir_status shard_loop_tables(struct shard_loop *loop);
+void shard_loop_tables_free(struct shard_loop *loop);
+
+/* Transport and device events for the core; true when there was anything. */
+bool shard_loop_transport(struct shard_loop *loop);
+bool shard_loop_device(struct shard_loop *loop);
+
+#endif

@@ -1,0 +1,35 @@
+/* gradweir-server: hosts the coordinator, shards, or both; `gradweir-server replay` repeats a
+ * recording. */
+#include "server/host.h"
+#include "server/replay.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int complain(void)
+{
+    fprintf(stderr, "gradweir-server: %s\n", fail_reason());
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "replay") == 0)
+        return replay_main(argc - 1, argv + 1);
+    struct settings *settings;
+    if (settings_new(settings_server, settings_server_count, &settings) != GRADWEIR_OK)
+        return complain();
+    bool help = false;
+    gradweir_status status =
+        settings_arguments(settings, argc - 1, (const char *const *)(argv + 1), &help);
+    if (status == GRADWEIR_OK && help) {
+        printf("gradweir-server [--NAME VALUE]...     host the coordinator, shards, or both\n"
+               "gradweir-server replay DIR ...        repeat a recording (--help there says "
+               "more)\n\n");
+        settings_print_help(settings_server, settings_server_count, stdout);
+    } else if (status == GRADWEIR_OK) {
+        status = host_run(settings);
+    }
+    settings_free(settings);
+    return status == GRADWEIR_OK ? 0 : complain();
+}
