@@ -1,0 +1,21 @@
+/* One server and one client of a context, in one thread. */
+#ifndef GRADWEIR_UNIT_CONTROL_PAIR_H
+#define GRADWEIR_UNIT_CONTROL_PAIR_H
+
+#include "common/control.h"
+
+struct control_pair {
+    struct control_context *context;
+    struct control *server, *client;
+};
+
+struct control_options control_pair_options(void);
+struct control_pair control_pair_open(bool inproc);
+void control_pair_close(struct control_pair *pair);
+
+/* The next event of `control`; meanwhile `other`, unless NULL, flushes. Fails after 10 s. */
+struct control_event *control_pair_event(struct control *control, struct control *other);
+
+struct message control_pair_beat(uint64_t number);
+
+#endif
