@@ -31,7 +31,7 @@ OUTSIDE = [
     ("isa-l*", ["common/checksum.c"]),
     ("xxhash.h", ["common/checksum.c"]),
     ("msgpack*", ["common/wire*"]),
-    ("zmq*", ["common/control*"]),
+    ("zmq*", ["common/control*", "tests/unit/test_control*"]),
     ("uc[pst]/*", ["common/transport_ucx*"]),
     ("cblas*", ["client/trainer/blas.c"]),
     ("cuda*", ["gpu/*"]),

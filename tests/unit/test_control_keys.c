@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <zmq.h>
 
 struct keys {
     char public_key[41], secret_key[41];
