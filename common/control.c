@@ -70,6 +70,8 @@ void control_close(struct control *control)
         return;
     if (control->socket) {
         control_flush(control);
+        /* A full monitor would hold ZeroMQ's IO thread, and with it the lock that this needs. */
+        control_watch(control);
         zmq_socket_monitor(control->socket, NULL, 0);
     }
     if (control->monitor)
