@@ -4,7 +4,9 @@
 #include "client/trainer/evaluation.h"
 #include "client/trainer/pace.h"
 #include "client/trainer/train_loop.h"
+#include "client/trainer/train_run.h"
 #include "client/trainer/train_summary.h"
+#include "client/trainer/train_worker.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -116,9 +118,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "gradweir-train: %s\n", reason.text);
         return 2;
     }
-    if (!settings.local) {
-        fprintf(stderr, "gradweir-train: this build trains with --local only\n");
-        return 2;
-    }
-    return run_local(&settings);
+    if (settings.local)
+        return run_local(&settings);
+    return settings.worker > 0 ? train_worker(&settings) : train_run(&settings, argv);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum option_kind { OPTION_WORD, OPTION_COUNT, OPTION_NUMBER, OPTION_FLAG };
+enum option_kind { OPTION_WORD, OPTION_COUNT, OPTION_NUMBER, OPTION_FLAG, OPTION_PAIR };
 
 struct option {
     const char *name;
@@ -27,6 +27,20 @@ static const struct option options[] = {
     {"workers", OPTION_COUNT, AT(workers), 1, 256, "worker processes"},
     {"shards", OPTION_COUNT, AT(shards), 1, 64, "server shards, when it starts its own"},
     {"local", OPTION_FLAG, AT(local), 0, 1, "one worker without a server"},
+    {"window", OPTION_COUNT, AT(window), 0, 256, "gradients that a step averages; 0: one a worker"},
+    {"stride", OPTION_COUNT, AT(stride), 1, 256, "new gradients that make a step due"},
+    {"queue", OPTION_COUNT, AT(queue), 1, 4096, "room for gradients not yet in the window"},
+    {"transport", OPTION_WORD, AT(transport), 0, 0, "of its own server: auto, posix, tcp, rc"},
+    {"record", OPTION_WORD, AT(record), 0, 0, "folder that gets the log, for replay"},
+    {"server-log", OPTION_WORD, AT(server_log), 0, 0, "file of its own server's lines"},
+    {"progress", OPTION_FLAG, AT(progress), 0, 1, "a line a second"},
+    {"curve", OPTION_WORD, AT(curve), 0, 0, "CURVE.csv and CURVE.svg get the learning curve"},
+    {"poison", OPTION_COUNT, AT(poison), 0, 1e12, "worker 0 sends its gradient of that number NaN"},
+    {"slow-worker", OPTION_PAIR, AT(slow_worker), 1, 1e6,
+     "I FACTOR: worker I takes so much longer"},
+    {"kill-worker", OPTION_PAIR, AT(kill_worker), 0, 1e6, "I SECONDS: kill -9 worker I then"},
+    {"worker", OPTION_COUNT, AT(worker), 0, 256, NULL},
+    {"channel", OPTION_COUNT, AT(channel), 0, 1024, NULL},
     {"until", OPTION_NUMBER, AT(until), -1e9, 1e9, "mean of 100 returns that counts as solved"},
     {"max-steps", OPTION_COUNT, AT(max_steps), 1, 1e12, "environment steps of all workers at most"},
     {"evaluate", OPTION_COUNT, AT(evaluate), 0, 100000, "fresh greedy episodes at the end"},
@@ -79,6 +93,9 @@ void train_settings_init(struct train_settings *settings)
         .seed = 1,
         .workers = 1,
         .shards = 1,
+        .stride = 1,
+        .queue = 16,
+        .transport = "auto",
         .until = 475,
         .max_steps = 1000000,
         .evaluate = 100,
@@ -150,13 +167,13 @@ static const struct option *find_option(const char *name, struct train_reason *r
     return NULL;
 }
 
-static gradweir_status take_number(struct train_settings *settings, const struct option *option,
-                                   const char *word, struct train_reason *reason)
+static gradweir_status read_number(const struct option *option, const char *word, double *number,
+                                   struct train_reason *reason)
 {
     char *end = NULL;
     errno = 0;
     const double value = strtod(word, &end);
-    const bool whole = option->kind == OPTION_NUMBER || value == floor(value);
+    const bool whole = option->kind != OPTION_COUNT || value == floor(value);
     if (end == word || *end != '\0' || errno != 0 ||
         !(value >= option->low && value <= option->high) || !whole) {
         snprintf(reason->text, sizeof(reason->text), "--%s %.60s: must be a%s number from %g to %g",
@@ -164,6 +181,31 @@ static gradweir_status take_number(struct train_settings *settings, const struct
                  option->high);
         return GRADWEIR_ERR_INVALID;
     }
+    *number = value;
+    return GRADWEIR_OK;
+}
+
+static gradweir_status take_pair(struct train_settings *settings, const struct option *option,
+                                 char *const *words, struct train_reason *reason)
+{
+    static const struct option index = {"worker", OPTION_COUNT, 0, 0, 255, NULL};
+    double worker = 0, value = 0;
+    gradweir_status status = read_number(&index, words[0], &worker, reason);
+    if (status == GRADWEIR_OK)
+        status = read_number(option, words[1], &value, reason);
+    if (status == GRADWEIR_OK)
+        *(struct train_pair *)member(settings, option) =
+            (struct train_pair){true, (uint64_t)worker, value};
+    return status;
+}
+
+static gradweir_status take_number(struct train_settings *settings, const struct option *option,
+                                   const char *word, struct train_reason *reason)
+{
+    double value = 0;
+    const gradweir_status status = read_number(option, word, &value, reason);
+    if (status != GRADWEIR_OK)
+        return status;
     if (option->kind == OPTION_NUMBER)
         *(double *)member(settings, option) = value;
     else
@@ -189,9 +231,15 @@ static gradweir_status take_option(struct train_settings *settings, int argc, ch
         *(bool *)member(settings, option) = true;
         return GRADWEIR_OK;
     }
-    if (*i >= argc) {
-        snprintf(reason->text, sizeof(reason->text), "--%s: needs a value", option->name);
+    const int values = option->kind == OPTION_PAIR ? 2 : 1;
+    if (*i + values > argc) {
+        snprintf(reason->text, sizeof(reason->text), "--%s: needs %s", option->name,
+                 values == 2 ? "a worker and a value" : "a value");
         return GRADWEIR_ERR_INVALID;
+    }
+    if (option->kind == OPTION_PAIR) {
+        *i += 2;
+        return take_pair(settings, option, argv + *i - 2, reason);
     }
     const char *value = argv[(*i)++];
     if (option->kind != OPTION_WORD)
@@ -231,6 +279,18 @@ static gradweir_status settle(struct train_settings *settings, struct train_reas
                  (unsigned long long)settings->workers);
         return GRADWEIR_ERR_INVALID;
     }
+    const struct train_pair *pairs[] = {&settings->slow_worker, &settings->kill_worker};
+    for (size_t i = 0; i < 2; i++) {
+        if (pairs[i]->given && pairs[i]->worker >= settings->workers) {
+            snprintf(reason->text, sizeof(reason->text), "worker %llu: must be from 0 to %llu",
+                     (unsigned long long)pairs[i]->worker,
+                     (unsigned long long)settings->workers - 1);
+            return GRADWEIR_ERR_INVALID;
+        }
+    }
+    if (settings->window == 0)
+        settings->window =
+            settings->workers > settings->stride ? settings->workers : settings->stride;
     if (settings->stable) {
         settings->reward_norm = true;
         settings->dual_clip = settings->dual_clip > 0 ? settings->dual_clip : 3;
@@ -270,7 +330,12 @@ static void print_value(const struct train_settings *settings, const struct opti
                         FILE *file)
 {
     const void *value = member_of(settings, option);
-    if (option->kind == OPTION_FLAG)
+    const struct train_pair *pair = value;
+    if (option->kind == OPTION_PAIR && pair->given)
+        fprintf(file, "[%llu, %.9g]", (unsigned long long)pair->worker, pair->value);
+    else if (option->kind == OPTION_PAIR)
+        fputs("null", file);
+    else if (option->kind == OPTION_FLAG)
         fputs(*(const bool *)value ? "true" : "false", file);
     else if (option->kind == OPTION_NUMBER)
         fprintf(file, "%.9g", *(const double *)value);
@@ -286,6 +351,8 @@ void train_settings_help(const struct train_settings *settings, FILE *file)
 {
     fputs("gradweir-train: the reference PPO trainer. Options, with the values in force:\n", file);
     for (size_t i = 0; i < N_OPTIONS; i++) {
+        if (options[i].help == NULL)
+            continue;
         fprintf(file, "  --%-17s ", options[i].name);
         print_value(settings, &options[i], file);
         fprintf(file, "  %s", options[i].help);
@@ -298,6 +365,8 @@ void train_settings_help(const struct train_settings *settings, FILE *file)
 void train_settings_json(const struct train_settings *settings, FILE *file)
 {
     for (size_t i = 0; i < N_OPTIONS; i++) {
+        if (options[i].help == NULL)
+            continue;
         fputs("  \"", file);
         for (const char *p = options[i].name; *p != '\0'; p++)
             fputc(*p == '-' ? '_' : *p, file);

@@ -8,6 +8,13 @@
 
 #include <stdio.h>
 
+/* A worker and a number that goes with it. */
+struct train_pair {
+    bool given;
+    uint64_t worker;
+    double value;
+};
+
 struct train_settings {
     const char *env;
     const char *json;    /* file of the summary, or NULL */
@@ -16,6 +23,27 @@ struct train_settings {
     uint64_t workers;
     uint64_t shards;
     bool local; /* no server: the optimizer runs in this process */
+
+    /* Of the server that a run starts for itself. */
+    uint64_t window; /* 0: as many as workers */
+    uint64_t stride;
+    uint64_t queue;
+    const char *transport;
+    const char *record;     /* folder of the recording, or NULL */
+    const char *server_log; /* file of the server's lines, or NULL: its warnings come through */
+
+    bool progress;     /* a line a second, also where nobody sits at a terminal */
+    const char *curve; /* CURVE.csv and CURVE.svg get the learning curve; or NULL */
+    bool narrate;      /* the demo: headings between the lines */
+
+    /* Trouble on purpose. */
+    uint64_t poison;               /* worker 0 makes its gradient number `poison` NaN; 0: none */
+    struct train_pair slow_worker; /* takes `value` times as long */
+    struct train_pair kill_worker; /* is killed after `value` seconds */
+
+    /* How a run starts its workers; nobody else gives these. */
+    uint64_t worker;  /* the number of this one, from 1; 0: this process is the run */
+    uint64_t channel; /* descriptor of the socket to the run */
 
     double until; /* mean of the last 100 returns that counts as solved */
     uint64_t max_steps;

@@ -1,0 +1,50 @@
+/* See train_status.h. */
+#include "client/trainer/train_status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STATUS_BYTES = 65536 };
+
+static uint64_t number_after(const char *text, const char *name)
+{
+    const char *place = strstr(text, name);
+    return place != NULL ? strtoull(place + strlen(name), NULL, 10) : 0;
+}
+
+void train_status_ask(gradweir_client *client, struct train_status *status)
+{
+    static const char *const refusals[] = {"\"STALE\":",    "\"FUTURE\":",    "\"NOT_FINITE\":",
+                                           "\"MISMATCH\":", "\"CANCELLED\":", "\"QUEUE_FULL\":"};
+    char *text = malloc(STATUS_BYTES);
+    if (text == NULL || client == NULL ||
+        gradweir_status_json(client, 1000, text, STATUS_BYTES) != GRADWEIR_OK) {
+        free(text);
+        return;
+    }
+    status->known = true;
+    status->queue = number_after(text, "\"queue\":");
+    status->queue_peak = number_after(text, "\"queue_peak\":");
+    status->pushes = number_after(text, "\"pushes\":");
+    status->duplicates = number_after(text, "\"duplicates\":");
+    status->admitted = number_after(text, "\"ADMITTED\":");
+    status->refused = 0;
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+        status->refused += number_after(text, refusals[i]);
+    free(text);
+}
+
+void train_status_audit(const struct train_status *status, const struct learner_counts *counts)
+{
+    if (!status->known)
+        return;
+    const bool whole = status->pushes == status->admitted + status->refused;
+    printf(
+        "audit: %llu pushes at the servers = %llu admitted + %llu refused: %s; workers heard %llu "
+        "verdicts, %llu of them ADMITTED; queue at most %llu\n",
+        (unsigned long long)status->pushes, (unsigned long long)status->admitted,
+        (unsigned long long)status->refused, whole ? "whole" : "NOT WHOLE",
+        (unsigned long long)counts->pushes, (unsigned long long)counts->admitted,
+        (unsigned long long)status->queue_peak);
+}

@@ -1,0 +1,67 @@
+/* A worker process of a run: joins the servers, trains until told to stop. */
+#include "client/trainer/train_worker.h"
+
+#include "client/trainer/learner_remote.h"
+#include "client/trainer/train_channel.h"
+#include "client/trainer/train_loop.h"
+
+#include <gradweir/gradweir.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int complain(const struct train_settings *settings, const char *what)
+{
+    fprintf(stderr, "gradweir-train: worker-%llu: %s: %s\n",
+            (unsigned long long)settings->worker - 1, what, gradweir_last_error());
+    return 2;
+}
+
+static int train(const struct train_settings *settings, struct learner *learner)
+{
+    struct channel_overseer channel;
+    enum train_end end = TRAIN_OVER;
+    channel_overseer_init(&channel, (int)settings->channel, (uint32_t)settings->worker - 1,
+                          learner);
+    const gradweir_status status =
+        train_loop(settings, settings->worker - 1, learner, &channel.overseer, &end);
+    channel_finish(&channel);
+    if (end == TRAIN_NOT_FINITE)
+        fprintf(
+            stderr,
+            "gradweir-train: worker-%llu: %llu gradients in a row were not finite: it ends here\n",
+            (unsigned long long)settings->worker - 1,
+            (unsigned long long)learner->counts.not_finite_in_row);
+    return status == GRADWEIR_OK ? 0 : complain(settings, "training stopped");
+}
+
+int train_worker(const struct train_settings *given)
+{
+    struct train_settings settings = *given;
+    struct network network;
+    struct learner *learner = NULL;
+    char identity[32];
+    const uint64_t index = settings.worker - 1;
+    snprintf(identity, sizeof(identity), "worker-%llu", (unsigned long long)index);
+    if (settings.slow_worker.given && settings.slow_worker.worker == index)
+        settings.pace_ms = (uint64_t)((double)settings.pace_ms * settings.slow_worker.value);
+    train_network(&settings, &network);
+    float *first = calloc(network.n_parameters, sizeof(float));
+    if (first == NULL)
+        return 2;
+    train_first_parameters(&settings, &network, first);
+    const struct learner_remote_options options = {.address = settings.servers,
+                                                   .identity = identity,
+                                                   .transport = settings.transport,
+                                                   .first = first,
+                                                   .poison = index == 0 ? settings.poison : 0};
+    int result = 2;
+    if (learner_remote_open(&settings, &network, &options, &learner) == GRADWEIR_OK) {
+        result = train(&settings, learner);
+        learner->close(learner);
+    } else {
+        result = complain(&settings, "cannot join");
+    }
+    free(first);
+    return result;
+}
