@@ -164,13 +164,19 @@ static void say_sums(struct shard *shard)
     shard->step.phase = STEP_WAIT_SUMMED;
 }
 
+static uint64_t tile_end(const struct shard *shard)
+{
+    const uint64_t tile =
+        shard->options.tile_elements ? shard->options.tile_elements : TILE_ELEMENTS;
+    const uint64_t end = shard->step.next + tile;
+    return end < shard->elements ? end : shard->elements;
+}
+
 /* The next tile goes to the device; when there is none left, the phase is over. */
 static void next_tile(struct shard *shard)
 {
     struct stepping *step = &shard->step;
-    uint64_t end = step->next + TILE_ELEMENTS;
-    if (end > shard->elements)
-        end = shard->elements;
+    uint64_t end = tile_end(shard);
     if (shard->plant.torn_step && step->phase == STEP_APPLYING && end == shard->elements &&
         step->next > 0)
         end = step->next;
@@ -224,9 +230,7 @@ void apply_done(struct shard *shard, const struct shard_event *event)
     struct stepping *step = &shard->step;
     ASSERT(step->job && event->status == GRADWEIR_OK);
     step->job = false;
-    step->next += TILE_ELEMENTS;
-    if (step->next > shard->elements)
-        step->next = shard->elements;
+    step->next = tile_end(shard);
     next_tile(shard);
     apply_advance(shard);
 }

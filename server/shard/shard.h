@@ -28,6 +28,7 @@ struct shard_options {
     uint32_t sessions_max;
     uint32_t pulls_max;       /* outstanding PULLs over all sessions */
     uint64_t chunk_bytes;     /* largest body of a PARAMETERS reply */
+    uint64_t tile_elements;   /* of one STEP or AVERAGE action, whole blocks; 0: what suits most */
     int64_t pull_patience_ns; /* a pull for a version that does not come gets GONE; a late reader is
                                  hung up */
     bool keep;                /* give KEEP for FIRST and every ADMIT (recording) */

@@ -11,7 +11,7 @@
 enum {
     PARAMETER_SLOTS_MAX = 64,
     REPLIES_AHEAD = 4,      /* bodies of one pull that may be on their way */
-    TILE_ELEMENTS = 131072, /* one STEP action: well under 2 ms */
+    TILE_ELEMENTS = 131072, /* one STEP action, unless set: well under 2 ms */
     PULSE_NS = 200000000
 };
 

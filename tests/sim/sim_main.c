@@ -1,0 +1,135 @@
+/* gradweir-sim: runs seeds, tells one seed's story, or shows that planted faults are found. */
+#include "tests/sim/sim.h"
+
+#include "common/clock.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const plants[] = {
+    "admit-partial", "early-receipt",    "no-dedupe",    "refusal-unlogged", "zombie-incarnation",
+    "flush-off",     "generation-reuse", "lease-off",    "retire-early",     "weight-twice",
+    "stale-record",  "pin-ignored",      "whole-early",  "checksum-ignored", "torn-step",
+    "order-swapped", "moments-twice"};
+
+enum { PLANT_SEEDS = 2000 };
+
+static struct sim *running; /* for the handler of a failed ASSERT */
+
+/* A core that finds its own mistake ends the seed, not the table of plants. */
+static void aborted(int number)
+{
+    (void)number;
+    if (running)
+        siglongjmp(running->leave, 1);
+}
+
+static void print_failure(const struct sim *sim)
+{
+    printf("seed %llu fails at %.3f ms: %s\n", (unsigned long long)sim->seed,
+           (double)sim->now_ns / 1e6, sim->sentence[0] ? sim->sentence : "a core's ASSERT fails");
+    printf("  again, as a story: gradweir-sim --seed %llu -v\n", (unsigned long long)sim->seed);
+}
+
+static void print_counts(const struct sim_counts *counts)
+{
+    printf("events %llu, gradients %llu, admitted %llu, refused %llu, records %llu, steps %llu, "
+           "flushes %llu, drains %llu, pulls %llu\ninjected:",
+           (unsigned long long)counts->events, (unsigned long long)counts->gradients,
+           (unsigned long long)counts->admitted, (unsigned long long)counts->refused,
+           (unsigned long long)counts->records, (unsigned long long)counts->steps,
+           (unsigned long long)counts->flushes, (unsigned long long)counts->drains,
+           (unsigned long long)counts->pulls);
+#define PRINT_FAULT(name) printf(" " #name " %llu", (unsigned long long)counts->name);
+    FAULT_MAP(PRINT_FAULT)
+#undef PRINT_FAULT
+    putchar('\n');
+}
+
+static int run_seeds(struct sim *sim, uint64_t first, uint64_t last)
+{
+    const int64_t begin_ns = clock_now_ns();
+    for (uint64_t seed = first; seed <= last; seed++)
+        if (!sim_run(sim, seed)) {
+            print_failure(sim);
+            return 1;
+        }
+    const double seconds = (double)(clock_now_ns() - begin_ns) / 1e9;
+    printf("seeds %llu..%llu pass: %.0f seeds/s\n", (unsigned long long)first,
+           (unsigned long long)last, (double)(last - first + 1) / (seconds > 0 ? seconds : 1));
+    print_counts(&sim->counts);
+    return 0;
+}
+
+/* The first seed that finds the plant, or 0. */
+static uint64_t find_plant(struct sim *sim, const char *name)
+{
+    sim->plant = name;
+    for (uint64_t seed = 1; seed <= PLANT_SEEDS; seed++)
+        if (!sim_run(sim, seed))
+            return seed;
+    return 0;
+}
+
+static int run_plants(struct sim *sim, const char *wanted)
+{
+    int missed = 0, known = 0;
+    for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
+        if (strcmp(wanted, "all") != 0 && strcmp(wanted, plants[i]) != 0)
+            continue;
+        known++;
+        sim->sentence[0] = 0;
+        const uint64_t seed = find_plant(sim, plants[i]);
+        missed += seed == 0;
+        if (seed)
+            printf("%-20s seed %4llu  %s\n", plants[i], (unsigned long long)seed,
+                   sim->sentence[0] ? sim->sentence : "a core's ASSERT fails");
+        else
+            printf("%-20s NOT FOUND in %d seeds\n", plants[i], PLANT_SEEDS);
+        fflush(stdout);
+    }
+    if (!known)
+        fprintf(stderr, "there is no plant called %s\n", wanted);
+    return missed || !known;
+}
+
+static int usage(void)
+{
+    fputs("usage: gradweir-sim --seeds A..B | --seed N [-v] [--plant NAME] | --plant NAME|all\n",
+          stderr);
+    return 2;
+}
+
+int main(int count, char **words)
+{
+    unsigned long long first = 0, last = 0;
+    const char *plant = NULL;
+    bool story = false;
+    for (int i = 1; i < count; i++) {
+        const char *value = i + 1 < count ? words[i + 1] : "";
+        if (strcmp(words[i], "-v") == 0)
+            story = true;
+        else if (strcmp(words[i], "--seeds") == 0 && sscanf(value, "%llu..%llu", &first, &last) == 2)
+            i++;
+        else if (strcmp(words[i], "--seed") == 0 && sscanf(value, "%llu", &first) == 1)
+            last = first, i++;
+        else if (strcmp(words[i], "--plant") == 0 && value[0])
+            plant = value, i++;
+        else
+            return usage();
+    }
+    struct sim *sim;
+    if ((!plant && last == 0) || sim_open(&sim) != GRADWEIR_OK)
+        return usage();
+    running = sim;
+    signal(SIGABRT, aborted);
+    sim->story = story;
+    sim->plant = plant;
+    const int result = last ? run_seeds(sim, first, last) : run_plants(sim, plant);
+    running = NULL;
+    sim_close(sim);
+    return result;
+}

@@ -1,0 +1,283 @@
+/* The coordinator's and the shards' shells: carry out what the cores want, and look at each action
+ * on the way. A shard's device takes its time and reads memory only when it is done. */
+#include "tests/sim/sim.h"
+
+#include "common/checksum.h"
+#include "common/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* One tick is under way per actor: the earliest that was wanted. */
+void server_wake(struct sim *sim, uint32_t index, int64_t at_ns)
+{
+    struct sim_actor *actor = &sim->actors[index];
+    if (at_ns == INT64_MAX || (actor->tick_ns > sim->now_ns && actor->tick_ns <= at_ns))
+        return;
+    actor->tick_ns = at_ns <= sim->now_ns ? sim->now_ns + 1 : at_ns;
+    event_add(sim, (struct sim_event){.at_ns = actor->tick_ns,
+                                      .kind = SIM_TICK,
+                                      .actor = index,
+                                      .process = actor->process});
+}
+
+/* The coordinator. */
+
+static void send_pages(struct sim *sim, const struct order_action *action)
+{
+    const uint32_t pages = content_pages(action->bytes_count);
+    for (uint32_t i = 0; i < pages; i++) {
+        struct message message = {.kind = MESSAGE_PAGE, .epoch = 1, .timeline = 1};
+        content_page(action->message.want.content, action->bytes, action->bytes_count, i,
+                     &message.page);
+        control_to_peer(sim, action->peer, &message);
+    }
+}
+
+static void send_all(struct sim *sim, const struct message *message)
+{
+    check_all_told(sim, message);
+    for (uint32_t i = 0; i < sim->settings.shards; i++)
+        control_to_peer(sim, sim->actors[actor_shard(i)].peer, message);
+}
+
+static void carry_out(struct sim *sim, const struct order_action *action)
+{
+    switch (action->kind) {
+    case ORDER_SEND:
+        check_told(sim, action->peer, &action->message);
+        control_to_peer(sim, action->peer, &action->message);
+        break;
+    case ORDER_SEND_ALL: send_all(sim, &action->message); break;
+    case ORDER_APPEND: check_append(sim, &action->message.record); break;
+    case ORDER_CONTENT: send_pages(sim, action); break;
+    case ORDER_DROP: break;
+    case ORDER_SAY: sim_tell(sim, "coordinator says: %s", action->message.denied.text); break;
+    case ORDER_EXIT:
+        sim_tell(sim, "coordinator has finished");
+        sim->exited = true;
+        break;
+    }
+}
+
+void server_order(struct sim *sim, const struct order_event *event)
+{
+    struct order_figures before, after;
+    const bool old = event->kind == ORDER_MESSAGE && check_is_old(sim, event->message);
+    if (old)
+        order_figures(sim->order, &before);
+    order_step(sim->order, event, &sim->order_actions);
+    if (old) {
+        order_figures(sim->order, &after);
+        if (after.foreign == before.foreign)
+            sim_fail(sim, "the coordinator listens to %s of an incarnation that is over",
+                     message_name(event->message->kind));
+    }
+    for (uint32_t i = 0; i < sim->order_actions.count; i++)
+        carry_out(sim, &sim->order_actions.items[i]);
+    const int64_t next = order_next(sim->order);
+    if (event->kind == ORDER_TICK && next <= sim->now_ns)
+        sim_fail(sim, "the coordinator's loop spins: its next tick is due in the past");
+    server_wake(sim, 0, next);
+}
+
+/* Shards. */
+
+static void start_job(struct sim *sim, uint32_t shard, const struct shard_action *action)
+{
+    for (uint32_t i = 0; i < SIM_JOBS; i++) {
+        if (sim->jobs[i].used)
+            continue;
+        sim->jobs[i] = (struct sim_job){.used = true,
+                                        .shard = shard,
+                                        .kind = action->kind,
+                                        .token = action->token,
+                                        .offset = action->offset,
+                                        .length = action->length,
+                                        .begin = action->begin,
+                                        .end = action->end};
+        const double factor = 0.3 * sim->actors[actor_shard(shard)].slowness;
+        event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, factor),
+                                          .kind = SIM_JOB,
+                                          .actor = actor_shard(shard),
+                                          .what = i});
+        return;
+    }
+    sim_fail(sim, "%d device jobs are under way: something computes without end", SIM_JOBS);
+}
+
+static void scan(const struct sim_job *job, const float *numbers, struct shard_event *done)
+{
+    const uint64_t count = job->length / sizeof(float);
+    struct arithmetic_measure piece;
+    arithmetic_scalar.measure(ARITHMETIC_F32, numbers, count, &piece);
+    done->sum_squares = piece.sum_squares;
+    done->largest_bits = piece.largest_bits;
+    for (uint64_t i = 0; i < count && done->not_finite == UINT64_MAX; i++)
+        if (!isfinite(numbers[i]))
+            done->not_finite = i;
+}
+
+void server_job(struct sim *sim, const struct sim_event *event)
+{
+    struct sim_job *job = &sim->jobs[event->what];
+    struct shard *shard = sim->shards[job->shard].shard;
+    struct shard_event done = {.kind = SHARD_DONE,
+                               .now_ns = sim->now_ns,
+                               .token = job->token,
+                               .not_finite = UINT64_MAX};
+    struct arithmetic_work work;
+    if (job->kind == SHARD_SCAN) {
+        scan(job, shard_address(shard, job->offset), &done);
+    } else if (job->kind == SHARD_AVERAGE) {
+        shard_work(shard, &work);
+        arithmetic_scalar.average(shard_plan(shard), &work.sources, job->begin, job->end,
+                                  shard_average(shard) + job->begin);
+        shard_measure_average(shard, &arithmetic_scalar, job->begin, job->end);
+    } else {
+        shard_work(shard, &work);
+        arithmetic_scalar.step(shard_plan(shard), &work, job->begin, job->end);
+    }
+    job->used = false;
+    server_shard(sim, job->shard, &done);
+}
+
+static void reply(struct sim *sim, uint32_t shard, const struct shard_action *action)
+{
+    const struct sim_connection *connection = data_connection(sim, (uint32_t)action->peer);
+    if (!connection || connection->ended[SIDE_SHARD])
+        sim_fail(sim, "shard %u replies to a peer that is gone", shard);
+    struct sim_body body = {.connection = connection->number,
+                            .from = SIDE_SHARD,
+                            .head = action->head,
+                            .length = action->length,
+                            .source = action->offset,
+                            .sender_token = action->token ? action->token : UINT64_MAX,
+                            .flip = sim->hostile &&
+                                    chance(&sim->network, 0.01 * sim->settings.trouble)};
+    if (action->head.kind == HEAD_PARAMETERS) {
+        struct head_parameters head;
+        memcpy(&head, &action->head, sizeof head);
+        check_reply(sim, shard, &head);
+        head.crc = checksum_crc32c(0, shard_address(sim->shards[shard].shard, action->offset),
+                                   action->length);
+        memcpy(&body.head, &head, sizeof head);
+    }
+    data_send(sim, &body);
+}
+
+static void act(struct sim *sim, uint32_t shard, const struct shard_action *action)
+{
+    switch (action->kind) {
+    case SHARD_SEND:
+        if (action->message.kind == MESSAGE_FREED)
+            check_freed(sim, shard, &action->message.freed, false);
+        control_to_coordinator(sim, actor_shard(shard), &action->message);
+        break;
+    case SHARD_REPLY: reply(sim, shard, action); break;
+    case SHARD_TAKE: data_take(sim, action->offer, action->offset, action->token); break;
+    case SHARD_REFUSE: data_refuse(sim, action->offer); break;
+    case SHARD_HANGUP: data_break(sim, (uint32_t)action->peer); break;
+    case SHARD_SCAN:
+    case SHARD_AVERAGE:
+    case SHARD_STEP: start_job(sim, shard, action); break;
+    case SHARD_KEEP: break;
+    case SHARD_SAY: sim_fail(sim, "shard %u: %s", shard, action->message.denied.text);
+    }
+}
+
+void server_shard(struct sim *sim, uint32_t index, const struct shard_event *event)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    if (!shard->shard)
+        return;
+    shard_step(shard->shard, event, &shard->actions);
+    for (uint32_t i = 0; i < shard->actions.count; i++)
+        act(sim, index, &shard->actions.items[i]);
+    check_shard(sim, index);
+    const int64_t next = shard_next(shard->shard);
+    if (event->kind == SHARD_TICK && next <= sim->now_ns)
+        sim_fail(sim, "shard %u's loop spins: its next tick is due in the past", index);
+    server_wake(sim, actor_shard(index), next);
+}
+
+/* The layout is here: memory, then READY. */
+static void make_shard(struct sim *sim, uint32_t index)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    const struct sim_settings *settings = &sim->settings;
+    const struct shard_options options = {.member = shard->member,
+                                          .optimizer = settings->order.optimizer,
+                                          .sessions_max = SIM_WORKERS + 2,
+                                          .pulls_max = SIM_WORKERS + 4,
+                                          .chunk_bytes = settings->order.chunk_bytes,
+                                          .tile_elements = settings->tile,
+                                          .pull_patience_ns = settings->pull_patience_ns};
+    char text[512];
+    if (shard_arena_bytes(sim->model, &settings->order.law, &options, &shard->bytes, text,
+                          sizeof text) != GRADWEIR_OK)
+        sim_fail(sim, "shard %u: %s", index, fail_reason());
+    /* Fresh pages are zero and cost only where they are touched. */
+    void *arena = mmap(NULL, shard->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT(arena != MAP_FAILED);
+    shard->shard = arena;
+    if (shard_init(arena, shard->bytes, sim->model, &settings->order.law, &options) != GRADWEIR_OK)
+        sim_fail(sim, "shard %u: %s", index, fail_reason());
+    if (sim->plant)
+        shard_plant(shard->shard, sim->plant);
+    if (shard_actions_max(shard->shard) > shard->actions.max)
+        sim_fail(sim, "the simulator has too few shard actions");
+    struct message ready = {.kind = MESSAGE_READY, .epoch = 1, .timeline = 1};
+    ready.ready = (struct message_ready){
+        .shard = index, .layout_hash = sim->model->hash, .bytes = shard->bytes};
+    control_to_coordinator(sim, actor_shard(index), &ready);
+    server_wake(sim, actor_shard(index), sim->now_ns + MS);
+}
+
+void server_shard_message(struct sim *sim, uint32_t index, const struct message *message)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    sim_tell(sim, "shard %u hears %s", index, message_name(message->kind));
+    if (shard->shard)
+        server_shard(sim, index,
+                     &(struct shard_event){
+                         .kind = SHARD_MESSAGE, .now_ns = sim->now_ns, .message = message});
+    else if (message->kind == MESSAGE_MEMBER)
+        shard->member = message->member;
+    else if (message->kind == MESSAGE_PAGE)
+        make_shard(sim, index);
+    else
+        sim_fail(sim, "shard %u hears %s before it has a model", index,
+                 message_name(message->kind));
+}
+
+void server_start(struct sim *sim)
+{
+    if (order_new(&sim->settings.order, &sim->order) != GRADWEIR_OK)
+        sim_fail(sim, "the coordinator: %s", fail_reason());
+    if (sim->plant)
+        order_plant(sim->order, sim->plant);
+    if (order_actions_max(&sim->settings.order) > sim->order_actions.max)
+        sim_fail(sim, "the simulator has too few coordinator actions");
+    control_start(sim);
+    for (uint32_t i = 0; i < sim->settings.shards; i++) {
+        struct message message = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
+        message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
+                                                 .protocol_newest = PROTOCOL_VERSION,
+                                                 .shard = i,
+                                                 .cold = 1};
+        control_to_coordinator(sim, actor_shard(i), &message);
+    }
+}
+
+void server_stop(struct sim *sim)
+{
+    order_free(sim->order);
+    sim->order = NULL;
+    for (uint32_t i = 0; i < SIM_SHARDS; i++) {
+        if (sim->shards[i].shard)
+            munmap(sim->shards[i].shard, sim->shards[i].bytes);
+        sim->shards[i].shard = NULL;
+    }
+}

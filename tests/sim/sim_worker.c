@@ -1,0 +1,322 @@
+/* A worker: the session core's shell, and a user who pulls, computes, pushes, and goes on. */
+#include "tests/sim/sim.h"
+
+#include "common/checksum.h"
+#include "common/wire.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+bool worker_lives(const struct sim *sim, uint32_t index)
+{
+    const struct sim_worker *worker = &sim->workers[index];
+    return index < sim->workers_n && sim->actors[actor_worker(index)].alive && !worker->gone &&
+           !worker->out;
+}
+
+static void think(struct sim *sim, uint32_t index, double factor)
+{
+    const double ns = (double)sim->settings.think_ns * between(&sim->random, 0.2, 1.8) * factor;
+    event_add(sim, (struct sim_event){.at_ns = sim->now_ns + 1 + (int64_t)ns,
+                                      .kind = SIM_USER,
+                                      .actor = actor_worker(index),
+                                      .process = sim->actors[actor_worker(index)].process});
+}
+
+/* What the core wants. */
+
+static void send_chunk(struct sim *sim, uint32_t index, const struct session_action *action)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    struct sim_body body = {.connection = worker->connections[action->member],
+                            .from = SIDE_WORKER,
+                            .head = action->head,
+                            .length = action->length,
+                            .source = action->offset,
+                            .buffer = action->buffer,
+                            .sender_token = UINT64_MAX,
+                            .flip = false};
+    if (action->kind == SESSION_CHUNK) {
+        struct head_chunk head;
+        memcpy(&head, &action->head, sizeof head);
+        ASSERT(action->offset + action->length <= sim->body_bytes);
+        head.crc = checksum_crc32c(0, worker->buffers[action->buffer] + action->offset,
+                                   action->length);
+        memcpy(&body.head, &head, sizeof head);
+        body.sender_token = action->token;
+        body.flip = sim->hostile && chance(&sim->network, 0.01 * sim->settings.trouble);
+        const struct name name = {.worker = worker->session.worker,
+                                  .incarnation = worker->session.incarnation,
+                                  .sequence = head.sequence};
+        struct sim_name *known = check_name(sim, &name);
+        known->corrupted |= body.flip;
+    }
+    data_send(sim, &body);
+}
+
+static void verdict(struct sim *sim, uint32_t index, const struct session_action *action)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    const struct message_receipt *receipt = &action->message.receipt;
+    sim_tell(sim, "worker %u: push %llu ends: %s", index,
+             (unsigned long long)receipt->name.sequence,
+             receipt->verdict ? verdict_name(receipt->verdict) : "fate unknown");
+    if (!worker->busy[action->buffer])
+        sim_fail(sim, "worker %u hears a verdict on a push that it had heard of", index);
+    worker->busy[action->buffer] = false;
+    worker->verdicts += receipt->verdict != VERDICT_NONE;
+    if (worker->phase == USER_WAITING) {
+        worker->phase = USER_IDLE;
+        think(sim, index, receipt->verdict == VERDICT_QUEUE_FULL ? 2 : 0.1);
+    }
+}
+
+static void restart_later(struct sim *sim, uint32_t index)
+{
+    event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, 10),
+                                      .kind = SIM_RESTART,
+                                      .actor = actor_worker(index),
+                                      .process = sim->actors[actor_worker(index)].process});
+}
+
+/* Told for good that it is out. Who was replaced stays out; anything else must not happen. */
+static void failed(struct sim *sim, uint32_t index, const struct session_action *action)
+{
+    sim_tell(sim, "worker %u is out: %s", index, action->message.denied.text);
+    if (action->status == GRADWEIR_ERR_STOPPED && sim->settings.drain) {
+        sim->workers[index].out = true;
+        return;
+    }
+    if (action->status != GRADWEIR_ERR_FENCED)
+        sim_fail(sim, "worker %u fails for good: %s", index, action->message.denied.text);
+    sim->workers[index].out = true;
+}
+
+static void left(struct sim *sim, uint32_t index)
+{
+    sim_tell(sim, "worker %u has left", index);
+    sim->actors[actor_worker(index)].alive = false;
+    control_break(sim, actor_worker(index), false);
+    data_break_all(sim, index);
+    restart_later(sim, index);
+}
+
+static void pulled(struct sim *sim, uint32_t index, uint64_t version)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    check_pulled(sim, index, version);
+    worker->basis = version;
+    worker->pulled_once = true;
+    worker->pulls++;
+    worker->phase = USER_COMPUTING;
+    think(sim, index, 1);
+}
+
+static void carry_out(struct sim *sim, uint32_t index, const struct session_action *action)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    switch (action->kind) {
+    case SESSION_SEND:
+        if (action->message.kind == MESSAGE_DESCRIBE)
+            check_described(sim, index, &action->message.describe);
+        if (action->message.kind != MESSAGE_JOIN && chance(&sim->random, 0.3)) {
+            worker->has_old = true;
+            worker->old = action->message;
+        }
+        control_to_coordinator(sim, actor_worker(index), &action->message);
+        break;
+    case SESSION_CONNECT: data_connect(sim, index, action->member); break;
+    case SESSION_HANGUP: data_break(sim, worker->connections[action->member]); break;
+    case SESSION_HEAD:
+    case SESSION_CHUNK: send_chunk(sim, index, action); break;
+    case SESSION_TAKE: data_take(sim, action->offer, action->offset, action->token); break;
+    case SESSION_REFUSE: data_refuse(sim, action->offer); break;
+    case SESSION_JOINED: sim_tell(sim, "worker %u is in", index); break;
+    case SESSION_VERDICT: verdict(sim, index, action); break;
+    case SESSION_PULLED: pulled(sim, index, action->version); break;
+    case SESSION_FAILED: failed(sim, index, action); break;
+    case SESSION_LEFT: left(sim, index); break;
+    }
+}
+
+void worker_step(struct sim *sim, uint32_t index, struct session_event event)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    if (!sim->actors[actor_worker(index)].alive || worker->out)
+        return;
+    event.now_ns = sim->now_ns;
+    session_step(&worker->session, &event, &sim->session_actions);
+    const uint32_t process = sim->actors[actor_worker(index)].process;
+    /* None of these calls steps a session at once, so the actions stay. */
+    for (uint32_t i = 0; i < sim->session_actions.count; i++)
+        if (process == sim->actors[actor_worker(index)].process)
+            carry_out(sim, index, &sim->session_actions.items[i]);
+    const int64_t next = session_next(&worker->session);
+    if (event.kind == SESSION_TICK && next <= sim->now_ns)
+        sim_fail(sim, "worker %u's loop spins: its next tick is due in the past", index);
+    server_wake(sim, actor_worker(index), next);
+}
+
+/* WANT is the shell's to answer; the rest is the core's. */
+void worker_message(struct sim *sim, uint32_t index, const struct message *message)
+{
+    sim_tell(sim, "worker %u hears %s", index, message_name(message->kind));
+    if (message->kind != MESSAGE_WANT) {
+        worker_step(sim, index,
+                    (struct session_event){.kind = SESSION_MESSAGE, .message = message});
+        return;
+    }
+    struct message page = {.kind = MESSAGE_PAGE, .epoch = 1, .timeline = 1};
+    content_page(CONTENT_LAYOUT, sim->layout, sim->layout_bytes, 0, &page.page);
+    control_to_coordinator(sim, actor_worker(index), &page);
+}
+
+/* The user. */
+
+static double fill_parameters(struct sim *sim, float *floats, uint64_t bits)
+{
+    double squares = 0;
+    for (uint64_t i = 0; i < sim->model->elements; i++) {
+        bits = bits * 6364136223846793005u + 1442695040888963407u;
+        const int32_t whole = (int32_t)(bits >> 33) - (1 << 30);
+        floats[i] = (float)whole * 0x1p-30f;
+        if ((bits >> 58) == 0)
+            floats[i] = (bits >> 50 & 1) ? -0.0f : 1e-41f; /* negative zero, a subnormal */
+        squares += (double)floats[i] * (double)floats[i];
+    }
+    return squares;
+}
+
+static void fill_moments(struct sim *sim, uint8_t *tail)
+{
+    for (uint64_t i = 0; i < sim->model->moments; i++) {
+        const struct moments moments = {.count = (double)random_below(&sim->random, 20),
+                                        .mean = between(&sim->random, -1, 1),
+                                        .m2 = between(&sim->random, 0, 3)};
+        memcpy(tail + i * sizeof moments, &moments, sizeof moments);
+    }
+}
+
+static uint64_t choose_basis(struct sim *sim, uint64_t basis)
+{
+    if (!sim->hostile || !chance(&sim->random, 0.05 * sim->settings.trouble))
+        return basis;
+    sim->counts.odd_bases++;
+    if (chance(&sim->random, 0.3))
+        return basis + 1 + random_below(&sim->random, 1000);
+    return random_below(&sim->random, basis + 1);
+}
+
+static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purpose)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    float floats[SIM_FLOATS];
+    double squares = fill_parameters(sim, floats, random_next(&sim->random));
+    if (sim->hostile && chance(&sim->random, 0.04 * sim->settings.trouble)) {
+        sim->counts.not_finite++;
+        floats[random_below(&sim->random, sim->model->elements)] =
+            chance(&sim->random, 0.5) ? NAN : chance(&sim->random, 0.5) ? INFINITY : FLT_MAX;
+        squares = 1;
+    }
+    uint8_t *body = worker->buffers[buffer];
+    memcpy(body, floats, sim->model->elements * sizeof(float));
+    fill_moments(sim, body + sim->model->elements * sizeof(float));
+    worker->busy[buffer] = true;
+    worker->pushes++;
+    sim->counts.gradients++;
+    const struct session_push_request request = {
+        .buffer = buffer,
+        .purpose = purpose,
+        .basis = purpose == PURPOSE_FIRST ? 0 : choose_basis(sim, worker->basis),
+        .samples = random_below(&sim->random, 100),
+        .norm = sqrt(squares),
+        .digest = checksum_hash64(0, body, sim->body_bytes)};
+    worker_step(sim, index, (struct session_event){.kind = SESSION_PUSH, .push = request});
+}
+
+static uint32_t free_buffer(const struct sim_worker *worker)
+{
+    uint32_t i = 0;
+    while (i < worker->outstanding && worker->busy[i])
+        i++;
+    return i;
+}
+
+static void pull(struct sim *sim, uint32_t index)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    worker->phase = USER_PULLING;
+    worker->since_pull = 0;
+    sim->counts.pulls++;
+    worker_step(sim, index, (struct session_event){.kind = SESSION_PULL});
+}
+
+static void push_or_wait(struct sim *sim, uint32_t index, uint32_t purpose)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    const uint32_t buffer = free_buffer(worker);
+    const bool room = buffer < worker->outstanding;
+    if (room) {
+        worker->phase = USER_IDLE;
+        worker->since_pull++;
+        push(sim, index, buffer, purpose);
+    }
+    if (purpose == PURPOSE_FIRST || free_buffer(worker) == worker->outstanding)
+        worker->phase = USER_WAITING;
+    else
+        think(sim, index, 0.5);
+}
+
+void worker_user(struct sim *sim, uint32_t index)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    if (worker->out || sim->quiet || worker->leaving)
+        return;
+    if (!worker->session.joined) {
+        think(sim, index, 1);
+        return;
+    }
+    if (worker->phase == USER_PULLING || worker->phase == USER_WAITING)
+        return;
+    if (worker->reader) {
+        pull(sim, index);
+    } else if (!worker->session.first && !worker->pulled_once && !sim->reference->first) {
+        push_or_wait(sim, index, PURPOSE_FIRST);
+    } else if (worker->phase == USER_IDLE &&
+               (!worker->pulled_once || worker->since_pull >= sim->settings.stale_pulls)) {
+        pull(sim, index);
+    } else {
+        push_or_wait(sim, index, PURPOSE_GRADIENT);
+    }
+}
+
+/* A fresh process under the worker's identity. */
+void worker_start(struct sim *sim, uint32_t index)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    struct sim_actor *actor = &sim->actors[actor_worker(index)];
+    actor->alive = true;
+    actor->process++;
+    actor->tick_ns = 0;
+    actor->stopped_until_ns = 0;
+    worker->out = worker->leaving = worker->pulled_once = false;
+    worker->phase = USER_IDLE;
+    memset(worker->busy, 0, sizeof worker->busy);
+    struct session_options options = {.role = worker->reader ? ROLE_READER : ROLE_WORKER,
+                                      .outstanding = worker->outstanding,
+                                      .layout_hash = sim->model->hash,
+                                      .elements = sim->model->elements,
+                                      .moments = sim->model->moments,
+                                      .resend_ns = sim->settings.resend_ns,
+                                      .retry_ns = sim->settings.retry_ns};
+    memcpy(options.identity, worker->identity, sizeof options.identity);
+    for (uint32_t i = 0; i < NONCE_BYTES; i++)
+        options.nonce[i] = (uint8_t)random_next(&sim->random);
+    session_init(&worker->session, &options);
+    control_up(sim, actor_worker(index));
+    sim_tell(sim, "worker %u starts as process %u", index, actor->process);
+    worker_step(sim, index, (struct session_event){.kind = SESSION_UP});
+    think(sim, index, 1);
+}
