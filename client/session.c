@@ -233,7 +233,11 @@ void session_step(struct session *session, const struct session_event *event,
         session->up = true;
         say_join(session);
         break;
-    case SESSION_DOWN: session->up = false; break;
+    case SESSION_DOWN:
+        session->up = false;
+        if (session->leaving) /* farewell may be lost: who leaves does not come back for it */
+            session_act(session, SESSION_LEFT);
+        break;
     case SESSION_MESSAGE: message_came(session, event->message); break;
     case SESSION_CONNECTED: say_hello(session, event->member); break;
     case SESSION_PEER_LOST: peer_lost(session, event->member); break;

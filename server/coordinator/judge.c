@@ -344,7 +344,8 @@ static bool may_admit(const struct order *order, const struct order_slot *slot)
         return true;
     if (law_due(&order->ledger.law, LAW_DUE)) /* it waits for the sums of the step before */
         return false;
-    return !order->options.sync || order->ledger.law.fresh > 0 || one_of_each(order);
+    return !order->options.sync || order->draining || order->ledger.law.fresh > 0 ||
+           one_of_each(order);
 }
 
 /* The next slot that can have its verdict: by completion, in mode sync by worker. */

@@ -12,7 +12,8 @@ static uint32_t slot_of(struct sim *sim, uint32_t shard, uint64_t offset)
     const uint32_t slots = sim->settings.order.window_max + sim->settings.order.queue;
     uint64_t stride = bytes;
     if (slots > 1)
-        stride = (uint64_t)((const uint8_t *)shard_slot(sim->shards[shard].shard, 1, &bytes) - first);
+        stride =
+            (uint64_t)((const uint8_t *)shard_slot(sim->shards[shard].shard, 1, &bytes) - first);
     return stride ? (uint32_t)((offset - (uint64_t)(first - base)) / stride) : 0;
 }
 
@@ -48,13 +49,17 @@ void check_landing(struct sim *sim, uint32_t shard, const struct sim_body *body)
              slot, shard, (unsigned long long)(sim->slots[slot].resident[shard] & 0xffffffffff));
 }
 
-/* A version leaves a shard only when all shards have it. */
+/* A version leaves a shard only when all shards have it; version 0 is what FIRST says, the same for
+ * all. */
 void check_reply(struct sim *sim, uint32_t shard, const struct head_parameters *head)
 {
-    for (uint32_t i = 0; i < sim->settings.shards; i++)
-        if (!sim->shards[i].seen_any || sim->shards[i].seen_version < head->version)
+    for (uint32_t i = 0; i < sim->settings.shards && head->version > 0; i++) {
+        uint64_t version;
+        shard_parameters(sim->shards[i].shard, &version);
+        if (version < head->version)
             sim_fail(sim, "shard %u hands out version %llu, which shard %u has not computed", shard,
                      (unsigned long long)head->version, i);
+    }
 }
 
 /* At the moment in which the bytes move, the slot must still hold that version. */

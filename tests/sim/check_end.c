@@ -166,8 +166,9 @@ static void check_one_shard(struct sim *sim)
     }
     uint64_t version;
     const float *parameters = shard_parameters(one->shard, &version);
-    same = version == sim->reference->version &&
-           (!parameters || memcmp(parameters, sim->reference->bodies[version], sim->body_bytes) == 0);
+    same =
+        version == sim->reference->version &&
+        (!parameters || memcmp(parameters, sim->reference->bodies[version], sim->body_bytes) == 0);
     shard_local_close(one);
     if (!same)
         sim_fail(sim, "one shard gets other bits from the same log");

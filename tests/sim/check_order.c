@@ -83,8 +83,8 @@ static const struct sim_name *admitted(struct sim *sim, const struct name *name,
     struct sim_name *known = judged(sim, name, VERDICT_ADMITTED);
     struct check_slot *where = &sim->slots[slot];
     if (!known->body)
-        sim_fail(sim, "worker %u's gradient %llu is admitted and was never described",
-                 name->worker, (ull)name->sequence);
+        sim_fail(sim, "worker %u's gradient %llu is admitted and was never described", name->worker,
+                 (ull)name->sequence);
     if (where->state != CHECK_PLACED || where->generation != generation)
         sim_fail(sim, "record %llu admits from slot %u, which was not given to it", (ull)sim->index,
                  slot);

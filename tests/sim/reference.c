@@ -144,8 +144,8 @@ void reference_plan(const struct sim *sim, const struct record_step *step,
         const struct model_group *group = &sim->model->groups[i];
         const struct arithmetic_group_numbers numbers = {
             .learning_rate = step->groups[i].learning_rate,
-            .weight_decay = group->weight_decay >= 0 ? group->weight_decay
-                                                     : order->optimizer.weight_decay,
+            .weight_decay =
+                group->weight_decay >= 0 ? group->weight_decay : order->optimizer.weight_decay,
             .beta1 = group->beta1 >= 0 ? group->beta1 : order->law.beta1,
             .beta2 = group->beta2 >= 0 ? group->beta2 : order->law.beta2,
             .dampening = order->optimizer.dampening,

@@ -13,7 +13,8 @@
  *   check_order.c    what must hold of log, receipts, slots
  *   check_data.c     what must hold of floats
  *   check_end.c      what must hold when everything is quiet
- *   reference.c      a sequential server of our own: one record after the other on the whole model */
+ *   reference.c      a sequential server of our own: one record after the other on the whole model
+ */
 #ifndef GRADWEIR_SIM_SIM_H
 #define GRADWEIR_SIM_SIM_H
 
@@ -115,10 +116,10 @@ struct sim_actor {
     bool alive;
     uint32_t process;
     int64_t stopped_until_ns;
-    int64_t tick_ns;    /* of the tick that is scheduled */
-    uint32_t peer;      /* its control connection; 0: none */
+    int64_t tick_ns;     /* of the tick that is scheduled */
+    uint32_t peer;       /* its control connection; 0: none */
     int64_t clock_ns[2]; /* of its control link: to, from the coordinator */
-    double slowness;    /* factor on its bodies and jobs */
+    double slowness;     /* factor on its bodies and jobs */
 };
 
 struct sim_shard {
@@ -159,7 +160,7 @@ struct sim_name {
     uint32_t purpose;
     bool finite;
     const uint8_t *body;
-    uint64_t index; /* of its record; 0: none */
+    uint64_t index;   /* of its record; 0: none */
     uint64_t version; /* when it was written */
     uint32_t verdict;
     struct message_receipt receipt; /* the first */
@@ -170,8 +171,8 @@ enum check_slot_state { CHECK_FREE, CHECK_PLACED, CHECK_WINDOW, CHECK_CLOSING };
 struct check_slot {
     enum check_slot_state state;
     uint64_t generation, closed, closed_after;
-    uint32_t freed;                  /* bit per shard: FREED has reached the coordinator */
-    uint64_t resident[SIM_SHARDS];   /* admitted generation that lies there until FREED */
+    uint32_t freed;                /* bit per shard: FREED has reached the coordinator */
+    uint64_t resident[SIM_SHARDS]; /* admitted generation that lies there until FREED */
 };
 
 struct reference_entry {

@@ -70,7 +70,8 @@ void control_break(struct sim *sim, uint32_t actor, bool tell)
     struct sim_peer *peer = &sim->peers[who->peer];
     const double patience = chance(&sim->network, 0.3) ? 20 : 2; /* up to a missed heartbeat */
     peer->cut_ns = sim->now_ns + event_delay(sim, between(&sim->network, 0, patience));
-    event_add(sim, (struct sim_event){.at_ns = peer->cut_ns + 1, .kind = SIM_LOST, .from = who->peer});
+    event_add(sim,
+              (struct sim_event){.at_ns = peer->cut_ns + 1, .kind = SIM_LOST, .from = who->peer});
     who->peer = 0;
     if (tell)
         event_add(sim, (struct sim_event){.at_ns = sim->now_ns,

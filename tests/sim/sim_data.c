@@ -249,11 +249,12 @@ static void body_lands(struct sim *sim, struct sim_body *body, enum sim_side sid
     uint8_t *target = address(sim, body, false);
     if (side == SIDE_SHARD)
         check_landing(sim, connection->shard, body);
-    else
+    else if (whole)
         check_left(sim, connection->shard, body);
     memcpy(target, address(sim, body, true), bytes);
     if (body->flip && bytes > 0) {
-        target[random_below(&sim->network, bytes)] ^= (uint8_t)(1u << random_below(&sim->network, 8));
+        target[random_below(&sim->network, bytes)] ^=
+            (uint8_t)(1u << random_below(&sim->network, 8));
         sim->counts.corrupt_bodies++;
     }
     sim->counts.torn_bodies += !whole;
@@ -283,9 +284,8 @@ static bool give_back_side(struct sim *sim, uint32_t number, enum sim_side side)
             any = true;
             body->landed = true;
             deliver(sim, body, side,
-                    (struct shard_event){.kind = SHARD_LANDED,
-                                         .token = body->token,
-                                         .status = GRADWEIR_ERR_LOST});
+                    (struct shard_event){
+                        .kind = SHARD_LANDED, .token = body->token, .status = GRADWEIR_ERR_LOST});
         }
     }
     return any;
@@ -300,9 +300,9 @@ static void side_ends(struct sim *sim, uint32_t number, enum sim_side side)
         ;
     connection->ended[side] = true;
     if (side == SIDE_SHARD) {
-        server_shard(sim, connection->shard,
-                     &(struct shard_event){
-                         .kind = SHARD_PEER_LOST, .now_ns = sim->now_ns, .peer = number});
+        server_shard(
+            sim, connection->shard,
+            &(struct shard_event){.kind = SHARD_PEER_LOST, .now_ns = sim->now_ns, .peer = number});
         return;
     }
     if (sim->workers[connection->worker].connections[connection->shard] == number)
@@ -323,9 +323,9 @@ void data_event(struct sim *sim, const struct sim_event *event)
     }
     if (event->kind == SIM_CONNECTED) {
         if (connection && connection->alive)
-            worker_step(sim, connection->worker,
-                        (struct session_event){.kind = SESSION_CONNECTED,
-                                               .member = connection->shard});
+            worker_step(
+                sim, connection->worker,
+                (struct session_event){.kind = SESSION_CONNECTED, .member = connection->shard});
         return;
     }
     struct sim_body *body = &sim->bodies[event->what];

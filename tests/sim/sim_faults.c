@@ -8,6 +8,13 @@ static uint32_t some_worker(struct sim *sim)
     return (uint32_t)random_below(&sim->faults, sim->workers_n);
 }
 
+static void stop(struct sim *sim, uint32_t actor, int64_t ns)
+{
+    int64_t *until_ns = &sim->actors[actor].stopped_until_ns;
+    if (*until_ns < sim->now_ns + ns)
+        *until_ns = sim->now_ns + ns;
+}
+
 static void reconnect_later(struct sim *sim, uint32_t actor, double factor)
 {
     event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, factor),
@@ -44,10 +51,11 @@ static void stop_worker(struct sim *sim, uint32_t worker)
     const uint32_t actor = actor_worker(worker);
     if (!worker_lives(sim, worker) || sim->actors[actor].stopped_until_ns > sim->now_ns)
         return;
-    const int64_t ns = (int64_t)between(&sim->faults, 0.2e6, chance(&sim->faults, 0.3) ? 40e6 : 4e6);
+    const int64_t ns =
+        (int64_t)between(&sim->faults, 0.2e6, chance(&sim->faults, 0.3) ? 40e6 : 4e6);
     sim->counts.worker_stops++;
     sim_tell(sim, "FAULT: worker %u is stopped for %lld us", worker, (long long)(ns / US));
-    sim->actors[actor].stopped_until_ns = sim->now_ns + ns;
+    stop(sim, actor, ns);
     if (ns < 4 * MS)
         return;
     control_break(sim, actor, true);
@@ -98,8 +106,7 @@ static void make_zombie(struct sim *sim, uint32_t worker)
     memcpy(twin->identity, sim->workers[worker].identity, sizeof twin->identity);
     twin->outstanding = sim->workers[worker].outstanding;
     twin->reader = twin->gone = false;
-    sim->actors[actor_worker(worker)].stopped_until_ns =
-        sim->now_ns + (int64_t)between(&sim->faults, 0, 10e6);
+    stop(sim, actor_worker(worker), (int64_t)between(&sim->faults, 0, 10e6));
     worker_start(sim, sim->workers_n++);
 }
 
@@ -116,10 +123,11 @@ static void say_bye(struct sim *sim, uint32_t worker)
 static void stop_shard(struct sim *sim)
 {
     const uint32_t shard = (uint32_t)random_below(&sim->faults, sim->settings.shards);
-    const int64_t ns = (int64_t)between(&sim->faults, 0.1e6, chance(&sim->faults, 0.2) ? 30e6 : 3e6);
+    const int64_t ns =
+        (int64_t)between(&sim->faults, 0.1e6, chance(&sim->faults, 0.2) ? 30e6 : 3e6);
     sim->counts.shard_stops++;
     sim_tell(sim, "FAULT: shard %u is stopped for %lld us", shard, (long long)(ns / US));
-    sim->actors[actor_shard(shard)].stopped_until_ns = sim->now_ns + ns;
+    stop(sim, actor_shard(shard), ns);
 }
 
 /* Something that a worker once said is said again, over the connection it has now. */

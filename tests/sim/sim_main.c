@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 static const char *const plants[] = {
-    "admit-partial", "early-receipt",    "no-dedupe",    "refusal-unlogged", "zombie-incarnation",
-    "flush-off",     "generation-reuse", "lease-off",    "retire-early",     "weight-twice",
-    "stale-record",  "pin-ignored",      "whole-early",  "checksum-ignored", "torn-step",
+    "admit-partial", "early-receipt",    "no-dedupe",   "refusal-unlogged", "zombie-incarnation",
+    "flush-off",     "generation-reuse", "lease-off",   "retire-early",     "weight-twice",
+    "stale-record",  "pin-ignored",      "whole-early", "checksum-ignored", "torn-step",
     "order-swapped", "moments-twice"};
 
 enum { PLANT_SEEDS = 2000 };
@@ -112,7 +112,8 @@ int main(int count, char **words)
         const char *value = i + 1 < count ? words[i + 1] : "";
         if (strcmp(words[i], "-v") == 0)
             story = true;
-        else if (strcmp(words[i], "--seeds") == 0 && sscanf(value, "%llu..%llu", &first, &last) == 2)
+        else if (strcmp(words[i], "--seeds") == 0 &&
+                 sscanf(value, "%llu..%llu", &first, &last) == 2)
             i++;
         else if (strcmp(words[i], "--seed") == 0 && sscanf(value, "%llu", &first) == 1)
             last = first, i++;

@@ -1,4 +1,5 @@
-/* One seed: a hostile half, a calm half in which everybody must get on, an end when all is quiet. */
+/* One seed: a hostile half, a calm half in which everybody must get on, an end when all is quiet.
+ */
 #include "tests/sim/sim.h"
 
 #include <stdarg.h>
@@ -190,8 +191,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
     sim->now_ns = event->at_ns;
     sim->counts.events++;
     const bool shared = event->actor > SIM_SHARDS;
-    if (shared && event->process != sim->actors[event->actor].process &&
-        event->kind != SIM_BODY) {
+    if (shared && event->process != sim->actors[event->actor].process && event->kind != SIM_BODY) {
         if (event->kind == SIM_CONTROL)
             control_release(sim, event->what);
         return;
@@ -228,6 +228,13 @@ static void fall_quiet(struct sim *sim)
     sim_tell(sim, "everybody has got on; no new gradients");
     sim->quiet = true;
     sim->quiet_ns = sim->now_ns;
+    /* In mode sync the others wait for one of each: who has nothing to say leaves. */
+    for (uint32_t i = 0; sim->settings.order.sync && !sim->settings.drain && i < sim->workers_n;
+         i++)
+        if (worker_lives(sim, i) && !sim->workers[i].busy[0] && !sim->workers[i].leaving) {
+            sim->workers[i].leaving = true;
+            worker_step(sim, i, (struct session_event){.kind = SESSION_BYE});
+        }
     if (!sim->settings.drain)
         return;
     sim->counts.drains++;

@@ -123,10 +123,8 @@ void server_job(struct sim *sim, const struct sim_event *event)
 {
     struct sim_job *job = &sim->jobs[event->what];
     struct shard *shard = sim->shards[job->shard].shard;
-    struct shard_event done = {.kind = SHARD_DONE,
-                               .now_ns = sim->now_ns,
-                               .token = job->token,
-                               .not_finite = UINT64_MAX};
+    struct shard_event done = {
+        .kind = SHARD_DONE, .now_ns = sim->now_ns, .token = job->token, .not_finite = UINT64_MAX};
     struct arithmetic_work work;
     if (job->kind == SHARD_SCAN) {
         scan(job, shard_address(shard, job->offset), &done);
@@ -219,7 +217,8 @@ static void make_shard(struct sim *sim, uint32_t index)
                           sizeof text) != GRADWEIR_OK)
         sim_fail(sim, "shard %u: %s", index, fail_reason());
     /* Fresh pages are zero and cost only where they are touched. */
-    void *arena = mmap(NULL, shard->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *arena =
+        mmap(NULL, shard->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT(arena != MAP_FAILED);
     shard->shard = arena;
     if (shard_init(arena, shard->bytes, sim->model, &settings->order.law, &options) != GRADWEIR_OK)

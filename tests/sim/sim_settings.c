@@ -86,7 +86,8 @@ static void choose_times(struct sim *sim)
     order->push_patience_ns = (int64_t)between(&sim->random, 10e6, 40e6);
     order->lease_ns = (int64_t)between(&sim->random, 2e6, 20e6);
     order->shard_patience_ns = 100 * MS;
-    order->flush_after_ns = chance(&sim->random, 0.3) ? 0 : (int64_t)between(&sim->random, 2e6, 9e6);
+    order->flush_after_ns =
+        chance(&sim->random, 0.3) ? 0 : (int64_t)between(&sim->random, 2e6, 9e6);
     if (chance(&sim->random, 0.1))
         order->flush_after_ns = -1;
 }
@@ -133,10 +134,11 @@ void settings_choose(struct sim *sim)
         order->window_max = order->queue = SIM_WORKERS;
         order->law.window = order->law.stride = SIM_WORKERS;
     }
-    order->optimizer = (struct optimizer_options){.epsilon = 1e-8,
-                                                  .weight_decay = chance(&sim->random, 0.5) ? 0.01 : 0,
-                                                  .centered = chance(&sim->random, 0.5),
-                                                  .momentum = chance(&sim->random, 0.5)};
+    order->optimizer =
+        (struct optimizer_options){.epsilon = 1e-8,
+                                   .weight_decay = chance(&sim->random, 0.5) ? 0.01 : 0,
+                                   .centered = chance(&sim->random, 0.5),
+                                   .momentum = chance(&sim->random, 0.5)};
     const uint64_t parts = settings->shards * pick(sim, 1, 3);
     order->chunk_bytes = (sim->body_bytes / parts / 4 + 16) * 4;
     choose_times(sim);

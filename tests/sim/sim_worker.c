@@ -42,8 +42,8 @@ static void send_chunk(struct sim *sim, uint32_t index, const struct session_act
         struct head_chunk head;
         memcpy(&head, &action->head, sizeof head);
         ASSERT(action->offset + action->length <= sim->body_bytes);
-        head.crc = checksum_crc32c(0, worker->buffers[action->buffer] + action->offset,
-                                   action->length);
+        head.crc =
+            checksum_crc32c(0, worker->buffers[action->buffer] + action->offset, action->length);
         memcpy(&body.head, &head, sizeof head);
         body.sender_token = action->token;
         body.flip = sim->hostile && chance(&sim->network, 0.01 * sim->settings.trouble);
@@ -81,26 +81,33 @@ static void restart_later(struct sim *sim, uint32_t index)
                                       .process = sim->actors[actor_worker(index)].process});
 }
 
-/* Told for good that it is out. Who was replaced stays out; anything else must not happen. */
+/* The process ends, in order or told so. */
+static void exit_process(struct sim *sim, uint32_t index)
+{
+    sim->actors[actor_worker(index)].alive = false;
+    control_break(sim, actor_worker(index), false);
+    data_break_all(sim, index);
+}
+
+/* Told for good that it is out: it was replaced, or the job has ended. Nothing else may happen. */
 static void failed(struct sim *sim, uint32_t index, const struct session_action *action)
 {
+    const bool ended = action->status == GRADWEIR_ERR_STOPPED && sim->settings.drain;
     sim_tell(sim, "worker %u is out: %s", index, action->message.denied.text);
-    if (action->status == GRADWEIR_ERR_STOPPED && sim->settings.drain) {
-        sim->workers[index].out = true;
-        return;
-    }
-    if (action->status != GRADWEIR_ERR_FENCED)
+    if (action->status != GRADWEIR_ERR_FENCED && !ended)
         sim_fail(sim, "worker %u fails for good: %s", index, action->message.denied.text);
     sim->workers[index].out = true;
+    exit_process(sim, index);
 }
 
 static void left(struct sim *sim, uint32_t index)
 {
     sim_tell(sim, "worker %u has left", index);
-    sim->actors[actor_worker(index)].alive = false;
-    control_break(sim, actor_worker(index), false);
-    data_break_all(sim, index);
-    restart_later(sim, index);
+    exit_process(sim, index);
+    if (sim->quiet)
+        sim->workers[index].gone = true;
+    else
+        restart_later(sim, index);
 }
 
 static void pulled(struct sim *sim, uint32_t index, uint64_t version)
@@ -148,10 +155,9 @@ void worker_step(struct sim *sim, uint32_t index, struct session_event event)
         return;
     event.now_ns = sim->now_ns;
     session_step(&worker->session, &event, &sim->session_actions);
-    const uint32_t process = sim->actors[actor_worker(index)].process;
     /* None of these calls steps a session at once, so the actions stay. */
     for (uint32_t i = 0; i < sim->session_actions.count; i++)
-        if (process == sim->actors[actor_worker(index)].process)
+        if (sim->actors[actor_worker(index)].alive)
             carry_out(sim, index, &sim->session_actions.items[i]);
     const int64_t next = session_next(&worker->session);
     if (event.kind == SESSION_TICK && next <= sim->now_ns)
@@ -216,8 +222,10 @@ static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purp
     double squares = fill_parameters(sim, floats, random_next(&sim->random));
     if (sim->hostile && chance(&sim->random, 0.04 * sim->settings.trouble)) {
         sim->counts.not_finite++;
-        floats[random_below(&sim->random, sim->model->elements)] =
-            chance(&sim->random, 0.5) ? NAN : chance(&sim->random, 0.5) ? INFINITY : FLT_MAX;
+        floats[random_below(&sim->random, sim->model->elements)] = chance(&sim->random, 0.5) ? NAN
+                                                                   : chance(&sim->random, 0.5)
+                                                                       ? INFINITY
+                                                                       : FLT_MAX;
         squares = 1;
     }
     uint8_t *body = worker->buffers[buffer];
