@@ -140,6 +140,7 @@ gradweir_status host_run(const struct settings *settings)
     struct host host = {.context = NULL};
     log_init(&host.log, level_of(settings), STDERR_FILENO);
     TRY(host_options_read(settings, &host.options));
+    host.options.control.log = &host.log;
     TRY(catch_signals());
     const gradweir_status status = run(&host);
     free(host.shards);

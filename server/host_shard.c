@@ -96,6 +96,10 @@ static gradweir_status enlist(struct shard_loop *loop)
                                              .job = loop->host->options->job,
                                              .shard = loop->host->index,
                                              .cold = !loop->shard};
+    if (loop->shard) {
+        message.enlist.index = shard_ledger(loop->shard)->index;
+        message.enlist.hash = shard_ledger(loop->shard)->hash;
+    }
     TRY(random_entropy(message.enlist.instance, sizeof message.enlist.instance));
     snprintf(message.enlist.address, sizeof message.enlist.address, "%s",
              transport_address(loop->transport));
@@ -110,6 +114,8 @@ static gradweir_status turn_control(struct shard_loop *loop, bool *any)
         *any = true;
         if (event->kind == CONTROL_MESSAGE)
             TRY(message_arrived(loop, &event->message));
+        else if (event->kind == CONTROL_UP)
+            TRY(enlist(loop));
     }
     return GRADWEIR_OK;
 }
@@ -156,11 +162,19 @@ static gradweir_status open_all(struct shard_loop *loop)
     struct transport_settings transport = host->options->transport;
     TRY(transport_open(&transport, &loop->transport));
     TRY(transport_listen(loop->transport));
+    loop->peers = calloc(transport.peers_max, sizeof *loop->peers);
+    if (!loop->peers)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u peers", transport.peers_max);
+    loop->peers_max = transport.peers_max;
+    char text[TRANSPORT_TEXT_SIZE] = "";
+    if (transport_describe(loop->transport, 0, text, sizeof text) == GRADWEIR_OK)
+        log_line(host->log, LOG_INFO, "transport", "shard %u at %s: %s", host->index,
+                 transport_address(loop->transport), text);
     loop->arithmetic = arithmetic_choose(host->options->simd);
     loop->device = device_find("cpu");
     TRY(loop->device->open(&(struct device_options){.simd = host->options->simd},
                            &loop->device_state));
-    return enlist(loop);
+    return GRADWEIR_OK;
 }
 
 static void close_all(struct shard_loop *loop)
@@ -170,6 +184,7 @@ static void close_all(struct shard_loop *loop)
         loop->device->close(loop->device_state);
     recording_close(loop->recording);
     shard_loop_tables_free(loop);
+    free(loop->peers);
     if (loop->shard)
         munmap(loop->shard, loop->arena_bytes);
     content_assembler_free(loop->assembler);

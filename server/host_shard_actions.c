@@ -19,6 +19,7 @@ gradweir_status shard_loop_tables(struct shard_loop *loop)
     loop->replies = calloc(loop->replies_max, sizeof *loop->replies);
     loop->jobs = calloc(loop->jobs_max, sizeof *loop->jobs);
     loop->scan_sums = calloc(loop->member.count / MODEL_BLOCK_MIN + 2, sizeof *loop->scan_sums);
+    loop->peers_max = transport->peers_max;
     loop->deferred_max = loop->takes_max + loop->replies_max;
     loop->deferred = calloc(loop->deferred_max, sizeof *loop->deferred);
     if (!loop->deferred || !loop->actions.items || !loop->takes || !loop->replies || !loop->jobs ||
@@ -274,13 +275,14 @@ static void transport_told(struct shard_loop *loop, const struct transport_event
     case TRANSPORT_LANDED: landed(loop, event); break;
     case TRANSPORT_SENT: sent(loop, event->token, event->status); break;
     case TRANSPORT_LOST:
+        shard_loop_peer(loop, event->peer, false);
         shard_loop_event(loop, &(struct shard_event){.kind = SHARD_PEER_LOST,
                                                      .now_ns = (int64_t)clock_now_ns(),
                                                      .peer = event->peer,
                                                      .status = event->status});
         break;
+    case TRANSPORT_ACCEPTED: shard_loop_peer(loop, event->peer, true); break;
     case TRANSPORT_CONNECTED:
-    case TRANSPORT_ACCEPTED:
     case TRANSPORT_WRITABLE: break;
     }
 }
@@ -292,13 +294,22 @@ bool shard_loop_transport(struct shard_loop *loop)
     for (size_t i = 0; i < count; i++)
         if (loop->shard)
             transport_told(loop, &events[i]);
+        else if (events[i].kind == TRANSPORT_ACCEPTED)
+            shard_loop_peer(loop, events[i].peer, true);
         else if (events[i].kind == TRANSPORT_OFFERED)
             transport_hangup(loop->transport, events[i].peer); /* too early: it will come again */
     const bool retried = loop->replies_count && retry_replies(loop);
     return count || retried;
 }
 
-static void carry_out(struct shard_loop *loop, const struct shard_action *action)
+static void send_message(struct shard_loop *loop, struct message *message)
+{
+    if (message->kind == MESSAGE_PULSE)
+        shard_loop_describe(loop, &message->pulse);
+    control_send(loop->control, CONTROL_SERVER, message);
+}
+
+static void carry_out(struct shard_loop *loop, struct shard_action *action)
 {
     struct shard_reply reply = {.peer = action->peer,
                                 .token = action->token,
@@ -306,7 +317,7 @@ static void carry_out(struct shard_loop *loop, const struct shard_action *action
                                 .length = action->length,
                                 .head = action->head};
     switch (action->kind) {
-    case SHARD_SEND: control_send(loop->control, CONTROL_SERVER, &action->message); break;
+    case SHARD_SEND: send_message(loop, &action->message); break;
     case SHARD_REPLY: reply_now(loop, &reply); break;
     case SHARD_TAKE: take(loop, action); break;
     case SHARD_REFUSE: transport_refuse(loop->transport, action->offer); break;

@@ -26,6 +26,12 @@ struct shard_job {
     uint64_t token, offset, length, begin, end;
 };
 
+/* A data-plane connection, so that log and status can say what it really uses. */
+struct shard_peer {
+    uint64_t peer; /* 0: free */
+    bool told;
+};
+
 struct shard_loop {
     struct host_shard *host;
     struct control *control;
@@ -49,6 +55,9 @@ struct shard_loop {
     uint32_t takes_free, takes_max;
     struct shard_reply *replies; /* waiting, oldest first */
     uint32_t replies_count, replies_max;
+    struct shard_peer *peers;
+    uint32_t peers_max;
+    bool posix, tcp, other; /* what any peer uses now or used */
     struct shard_job *jobs; /* ring: given ones first, then waiting ones */
     uint32_t jobs_first, jobs_given, jobs_count, jobs_max;
     double *scan_sums;
@@ -61,6 +70,10 @@ void shard_loop_event(struct shard_loop *loop, const struct shard_event *event);
 /* Tables for takes, replies, jobs and actions: once the arena is there. */
 gradweir_status shard_loop_tables(struct shard_loop *loop);
 void shard_loop_tables_free(struct shard_loop *loop);
+
+/* Looks what each new connection uses, logs it, and puts the sum of it into a PULSE. */
+void shard_loop_describe(struct shard_loop *loop, struct message_pulse *pulse);
+void shard_loop_peer(struct shard_loop *loop, uint64_t peer, bool there);
 
 /* Transport and device events for the core; true when there was anything. */
 bool shard_loop_transport(struct shard_loop *loop);
