@@ -139,6 +139,19 @@ static void finish(struct session *session, struct session_push *push,
     push->resend_ns = INT64_MAX;
 }
 
+/* What never had a place needs no name: those behind it move up, for places come in a row. */
+static void give_number_back(struct session *session, uint64_t sequence)
+{
+    session->sequence--;
+    for (uint32_t i = 0; i < session->options.outstanding; i++) {
+        struct session_push *push = &session->pushes[i];
+        if (push->state != PUSH_WANTS_PLACE || push->sequence < sequence)
+            continue;
+        push->sequence--;
+        ask(session, push);
+    }
+}
+
 void session_push_receipt(struct session *session, const struct message_receipt *receipt)
 {
     if (receipt->name.worker != session->worker ||
@@ -148,11 +161,11 @@ void session_push_receipt(struct session *session, const struct message_receipt 
         session->newest = receipt->whole;
     struct session_push *push = find(session, receipt->name.sequence);
     if (push) {
-        if (receipt->verdict == VERDICT_QUEUE_FULL && push->sequence == session->sequence)
-            session->sequence--; /* it never had a place: the number is free */
         if (receipt->verdict == VERDICT_ADMITTED && push->what.purpose == PURPOSE_FIRST)
             session->first = true;
         finish(session, push, receipt, GRADWEIR_OK);
+        if (receipt->verdict == VERDICT_QUEUE_FULL)
+            give_number_back(session, receipt->name.sequence);
     }
     if (receipt->next_sequence) {
         const struct message_place next = {.name = name_of(session, receipt->next_sequence),

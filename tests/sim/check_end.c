@@ -8,18 +8,17 @@
 
 enum { VERDICTS_WANTED = 3, PULLS_WANTED = 2 };
 
+/* Whoever is live in the ledger lives, or gets its LEAVE. */
 static bool left_all_dead(const struct sim *sim, char *text, size_t size)
 {
-    for (uint32_t i = 0; i < sim->workers_n; i++) {
-        if (!sim->workers[i].gone)
-            continue;
-        const uint32_t number = ledger_find(&sim->ledger, sim->workers[i].identity);
-        bool twin = false;
+    for (uint32_t i = 0; i < sim->ledger.workers_count; i++) {
+        const struct ledger_worker *known = &sim->ledger.workers[i];
+        bool lives = known->state != WORKER_LIVE;
         for (uint32_t k = 0; k < sim->workers_n; k++)
-            twin |= k != i && strcmp(sim->workers[k].identity, sim->workers[i].identity) == 0;
-        if (number == WORKERS_MAX || twin)
+            lives |= worker_lives(sim, k) && strcmp(sim->workers[k].identity, known->identity) == 0;
+        if (lives)
             continue;
-        snprintf(text, size, "worker %u died and has no LEAVE", i);
+        snprintf(text, size, "%.20s is dead and has no LEAVE", known->identity);
         return false;
     }
     return true;
@@ -120,6 +119,11 @@ static void check_counters(struct sim *sim)
                      (unsigned long long)recorded[i]);
         sum += recorded[i];
     }
+    for (uint32_t i = 0; i < SIM_NAMES; i++)
+        if (sim->names[i].used && sim->names[i].body && !sim->names[i].index)
+            sim_tell(sim, "no verdict: worker %u incarnation %llu gradient %llu", sim->names[i].name.worker,
+                     (unsigned long long)sim->names[i].name.incarnation,
+                     (unsigned long long)sim->names[i].name.sequence);
     if (figures.pushes + undescribed != sum)
         sim_fail(sim, "%llu pushes were taken and %llu verdicts given",
                  (unsigned long long)(figures.pushes + undescribed), (unsigned long long)sum);

@@ -143,6 +143,7 @@ void check_append(struct sim *sim, const struct record *record)
     const struct sim_name *known = NULL;
     if (record->index != sim->index + 1 || sim->index + 1 == SIM_RECORDS)
         sim_fail(sim, "record %llu follows record %llu", (ull)record->index, (ull)sim->index);
+    sim->before = sim->ledger.law.settings;
     if (ledger_apply(&sim->ledger, record) != GRADWEIR_OK)
         sim_fail(sim, "a record does not follow: %s", fail_reason());
     struct law_entry entry;

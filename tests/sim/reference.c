@@ -83,7 +83,7 @@ static bool near(double a, double b)
 
 static void check_admit(struct sim *sim, const struct record_admit *admit)
 {
-    const struct law_settings *law = &sim->ledger.law.settings;
+    const struct law_settings *law = &sim->before;
     const struct reference_entry entry = {.samples = admit->samples, .norm = admit->norm};
     const double samples = pow(admit->samples ? (double)admit->samples : 1, law->samples_exponent);
     if (!near(admit->sample_weight, samples) || !near(admit->clip, clip_of(law, &entry)))
@@ -102,7 +102,7 @@ static bool usable(const struct reference *reference, const struct law_settings 
 static void check_step(struct sim *sim, const struct record_step *step)
 {
     const struct reference *reference = sim->reference;
-    const struct law_settings *law = &sim->ledger.law.settings;
+    const struct law_settings *law = &sim->before;
     double sum = 0;
     uint32_t n = 0;
     for (uint32_t i = 0; i < reference->window_n; i++)
@@ -199,7 +199,7 @@ static void take_step(struct sim *sim, float scale)
 static void step(struct sim *sim, const struct record_step *record)
 {
     struct reference *reference = sim->reference;
-    const struct law_settings *law = &sim->ledger.law.settings;
+    const struct law_settings *law = &sim->before;
     check_step(sim, record);
     if (reference->waits)
         sim_fail(sim, "step %llu is taken before the sums of the one before are there",

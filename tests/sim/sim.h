@@ -276,7 +276,8 @@ struct sim {
     struct record *log;
     uint64_t index;
     struct reference *reference;
-    struct ledger ledger; /* the checker's own fold */
+    struct ledger ledger;       /* the checker's own fold */
+    struct law_settings before; /* in force before its newest record */
     uint8_t *memory;
     size_t memory_used;
 };

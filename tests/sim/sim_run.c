@@ -223,18 +223,21 @@ static void calm_down(struct sim *sim)
         sim->actors[i].slowness = 1;
 }
 
+/* In mode sync the others wait for one of each: who has nothing to say any more leaves. */
+static void leave_quietly(struct sim *sim)
+{
+    for (uint32_t i = 0; sim->settings.order.sync && !sim->settings.drain && i < sim->workers_n; i++)
+        if (worker_lives(sim, i) && !sim->workers[i].busy[0] && !sim->workers[i].leaving) {
+            sim->workers[i].leaving = true;
+            worker_step(sim, i, (struct session_event){.kind = SESSION_BYE});
+        }
+}
+
 static void fall_quiet(struct sim *sim)
 {
     sim_tell(sim, "everybody has got on; no new gradients");
     sim->quiet = true;
     sim->quiet_ns = sim->now_ns;
-    /* In mode sync the others wait for one of each: who has nothing to say leaves. */
-    for (uint32_t i = 0; sim->settings.order.sync && !sim->settings.drain && i < sim->workers_n;
-         i++)
-        if (worker_lives(sim, i) && !sim->workers[i].busy[0] && !sim->workers[i].leaving) {
-            sim->workers[i].leaving = true;
-            worker_step(sim, i, (struct session_event){.kind = SESSION_BYE});
-        }
     if (!sim->settings.drain)
         return;
     sim->counts.drains++;
@@ -253,6 +256,8 @@ static void play(struct sim *sim)
             calm_down(sim);
         if (sim->calm && !sim->quiet && check_progress(sim, waits, sizeof waits))
             fall_quiet(sim);
+        if (sim->quiet)
+            leave_quietly(sim);
         if (sim->quiet && check_quiet(sim, waits, sizeof waits))
             return;
         if (sim->calm && sim->now_ns - sim->calm_ns > CALM_MAX)
