@@ -115,6 +115,11 @@ static void fill_plan(struct shard *shard)
         plan->entries[i].slot = record->entries[i].slot;
         memcpy(&plan->entries[i].weight, &record->entries[i].weight, sizeof(float));
     }
+    if (shard->plant.order_swapped) { /* two terms commute, three do not */
+        const struct arithmetic_entry first = plan->entries[0];
+        plan->entries[0] = plan->entries[plan->entries_n - 1];
+        plan->entries[plan->entries_n - 1] = first;
+    }
     for (uint32_t i = 0; i < record->groups_count; i++) {
         const struct model_group *group = &shard->groups[i];
         const struct arithmetic_group_numbers numbers = {

@@ -258,6 +258,7 @@ bool shard_plant(struct shard *shard, const char *name)
                   {"checksum-ignored", &shard->plant.checksum_ignored},
                   {"whole-early", &shard->plant.whole_early},
                   {"torn-step", &shard->plant.torn_step},
+                  {"order-swapped", &shard->plant.order_swapped},
                   {"moments-twice", &shard->plant.moments_twice}};
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++)
         if (strcmp(plants[i].name, name) == 0)

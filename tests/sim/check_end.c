@@ -121,8 +121,8 @@ static void check_counters(struct sim *sim)
     }
     for (uint32_t i = 0; i < SIM_NAMES; i++)
         if (sim->names[i].used && sim->names[i].body && !sim->names[i].index)
-            sim_tell(sim, "no verdict: worker %u incarnation %llu gradient %llu", sim->names[i].name.worker,
-                     (unsigned long long)sim->names[i].name.incarnation,
+            sim_tell(sim, "no verdict: worker %u incarnation %llu gradient %llu",
+                     sim->names[i].name.worker, (unsigned long long)sim->names[i].name.incarnation,
                      (unsigned long long)sim->names[i].name.sequence);
     if (figures.pushes + undescribed != sum)
         sim_fail(sim, "%llu pushes were taken and %llu verdicts given",

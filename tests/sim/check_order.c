@@ -141,6 +141,9 @@ static void check_refuse(struct sim *sim, const struct record_refuse *refuse)
 void check_append(struct sim *sim, const struct record *record)
 {
     const struct sim_name *known = NULL;
+    char waits[256] = "?";
+    if (sim->index + 1 == SIM_RECORDS && !check_progress(sim, waits, sizeof waits))
+        sim_fail(sim, "%d records, and still: %s", SIM_RECORDS, waits);
     if (record->index != sim->index + 1 || sim->index + 1 == SIM_RECORDS)
         sim_fail(sim, "record %llu follows record %llu", (ull)record->index, (ull)sim->index);
     sim->before = sim->ledger.law.settings;

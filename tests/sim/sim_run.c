@@ -226,7 +226,8 @@ static void calm_down(struct sim *sim)
 /* In mode sync the others wait for one of each: who has nothing to say any more leaves. */
 static void leave_quietly(struct sim *sim)
 {
-    for (uint32_t i = 0; sim->settings.order.sync && !sim->settings.drain && i < sim->workers_n; i++)
+    for (uint32_t i = 0; sim->settings.order.sync && !sim->settings.drain && i < sim->workers_n;
+         i++)
         if (worker_lives(sim, i) && !sim->workers[i].busy[0] && !sim->workers[i].leaving) {
             sim->workers[i].leaving = true;
             worker_step(sim, i, (struct session_event){.kind = SESSION_BYE});

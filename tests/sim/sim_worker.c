@@ -222,7 +222,8 @@ static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purp
     double squares = fill_parameters(sim, floats, random_next(&sim->random));
     if (sim->hostile && chance(&sim->random, 0.04 * sim->settings.trouble)) {
         sim->counts.not_finite++;
-        floats[random_below(&sim->random, sim->model->elements)] = chance(&sim->random, 0.4) ? NAN
+        floats[random_below(&sim->random, sim->model->elements)] =
+            chance(&sim->random, 0.4)                               ? NAN
             : purpose == PURPOSE_FIRST || chance(&sim->random, 0.5) ? INFINITY
                                                                     : FLT_MAX;
         squares = 1;
