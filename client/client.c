@@ -103,6 +103,7 @@ gradweir_status gradweir_open(const gradweir_options *options, gradweir_client *
     if (!made)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a client");
     made->options = *options;
+    log_init(&made->log, LOG_WARN, 2);
     pthread_mutex_init(&made->lock, NULL);
     const gradweir_status status = open_all(made, options);
     if (status != GRADWEIR_OK) {
@@ -333,24 +334,55 @@ gradweir_status gradweir_bind(gradweir_client *client, const gradweir_tensor *te
     return status;
 }
 
-static gradweir_status offer(struct gradweir_client *client, uint32_t timeout_ms)
+/* One try; AGAIN when it was refused for no fault of its own and nobody else was first either. */
+static gradweir_status offer_once(struct gradweir_client *client, uint32_t timeout_ms)
 {
-    if (client->bound && client->session.first)
-        return GRADWEIR_OK;
     gradweir_ticket ticket;
-    TRY(client_push(client, PURPOSE_FIRST, 1, &ticket));
-    client_unlock(client);
     gradweir_receipt receipt;
-    const gradweir_status status = gradweir_wait(client, ticket, timeout_ms, &receipt);
-    client_lock(client);
-    TRY(status);
-    if (receipt.verdict == GRADWEIR_NOT_FINITE)
+    TRY(client_push(client, PURPOSE_FIRST, 1, &ticket));
+    TRY(client_wait_ticket(client, ticket, timeout_ms, &receipt));
+    switch (receipt.verdict) {
+    case GRADWEIR_ADMITTED: return GRADWEIR_OK;
+    case GRADWEIR_CANCELLED: /* another worker's are first: a JOIN tells */
+    case GRADWEIR_QUEUE_FULL: return GRADWEIR_ERR_AGAIN;
+    case GRADWEIR_NOT_FINITE:
         return fail(GRADWEIR_ERR_INVALID, "the first parameters are not finite: tensor %s",
                     receipt.tensor);
-    if (receipt.verdict != GRADWEIR_ADMITTED && receipt.verdict != GRADWEIR_CANCELLED)
+    default:
         return fail(GRADWEIR_ERR_REFUSED, "the first parameters were refused: %s",
-                    verdict_name((uint32_t)receipt.verdict));
-    client->session.first = true; /* ours, or another worker's who was first */
+                    gradweir_verdict_text(receipt.verdict));
+    }
+}
+
+static uint32_t rest_ms(uint64_t deadline_ns)
+{
+    const int rest = deadline_poll_ms(clock_now_ns(), deadline_ns);
+    return rest > 0 ? (uint32_t)rest : 0;
+}
+
+static bool has_first(const struct gradweir_client *client, uint64_t what)
+{
+    (void)what;
+    return client->session.first;
+}
+
+static gradweir_status offer(struct gradweir_client *client, uint32_t timeout_ms)
+{
+    const uint64_t deadline_ns = deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS);
+    if (!client->bound)
+        return fail(GRADWEIR_ERR_STATE, "offer comes after bind");
+    while (!client->session.first) {
+        const gradweir_status status = offer_once(client, rest_ms(deadline_ns));
+        if (status != GRADWEIR_ERR_AGAIN)
+            return status;
+        if (deadline_passed(clock_now_ns(), deadline_ns))
+            return fail(GRADWEIR_ERR_TIMEOUT, "%s: no first parameters were taken in time",
+                        client->address);
+        const gradweir_status waited =
+            client_wait_until(client, has_first, 0, deadline_after(clock_now_ns(), 100 * CLOCK_MS));
+        if (waited != GRADWEIR_OK && waited != GRADWEIR_ERR_TIMEOUT)
+            return waited;
+    }
     return GRADWEIR_OK;
 }
 

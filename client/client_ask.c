@@ -48,6 +48,23 @@ gradweir_status gradweir_status_json(gradweir_client *client, uint32_t timeout_m
     return status;
 }
 
+/* The coordinator asks the first worker that joins what the model is. */
+void client_send_layout(struct gradweir_client *client)
+{
+    static uint8_t empty[1];
+    const size_t size = client->model ? model_encoded_bytes(client->model) : 0;
+    uint8_t *bytes = size ? malloc(size) : empty;
+    if (!bytes || (size && model_encode(client->model, bytes, size) != GRADWEIR_OK))
+        return;
+    struct message page = {.kind = MESSAGE_PAGE, .epoch = 1, .timeline = 1};
+    for (uint32_t i = 0; size && i < content_pages(size); i++) {
+        content_page(CONTENT_LAYOUT, bytes, size, i, &page.page);
+        control_send(client->control, CONTROL_SERVER, &page);
+    }
+    if (size)
+        free(bytes);
+}
+
 static bool is_tuned(const struct gradweir_client *client, uint64_t what)
 {
     (void)what;
@@ -136,11 +153,19 @@ uint64_t gradweir_digest(const gradweir_client *client)
     return digest;
 }
 
+static void hand_over(void *context, enum log_level level, const char *line)
+{
+    const struct gradweir_client *client = context;
+    if (client->sink)
+        client->sink(client->sink_context, (int)level, line);
+}
+
 void gradweir_log_to(gradweir_client *client, gradweir_log_sink sink, void *context)
 {
     client_lock(client);
     client->sink = sink;
     client->sink_context = context;
+    log_init_sink(&client->log, LOG_INFO, hand_over, client);
     client_unlock(client);
 }
 
@@ -155,9 +180,9 @@ const char *gradweir_status_text(gradweir_status status)
     return "unknown status";
 }
 
-const char *gradweir_verdict_text(enum gradweir_verdict verdict)
+const char *gradweir_verdict_text(uint32_t verdict)
 {
-    return verdict_name((uint32_t)verdict);
+    return verdict_name(verdict);
 }
 
 const char *gradweir_last_error(void)

@@ -11,6 +11,7 @@
 #include "client/session.h"
 #include "common/arithmetic.h"
 #include "common/control.h"
+#include "common/log.h"
 #include "common/model.h"
 #include "common/transport.h"
 
@@ -45,6 +46,7 @@ struct gradweir_client {
     char address[256], identity[IDENTITY_MAX], lanes[16], devices[128];
     gradweir_log_sink sink;
     void *sink_context;
+    struct log log;
 
     struct control_context *context;
     struct control *control;
@@ -59,7 +61,7 @@ struct gradweir_client {
 
     struct session session;
     struct session_actions actions;
-    struct session_event deferred[64]; /* that arose while actions were carried out */
+    struct session_event deferred[SESSION_ACTIONS_MAX]; /* arose while actions were carried out */
     uint32_t deferred_count;
     bool stepping;
     uint64_t peers[MEMBERS_MAX]; /* transport's number of each member; 0: none */
@@ -86,6 +88,7 @@ struct gradweir_client {
     gradweir_ticket last_ticket, pull_ticket;
     bool pulled;      /* the receive buffer holds a version */
     bool loaded;      /* and the bound memory too */
+    bool based;       /* the bound memory has held a version: there is a basis */
     uint64_t version; /* of the bound memory */
     uint64_t received_version;
 
@@ -117,9 +120,14 @@ void client_body_measure(struct gradweir_client *client, uint32_t buffer, double
                          uint64_t *digest);
 void client_body_gathered(struct gradweir_client *client, uint32_t buffer, uint64_t *samples);
 
+/* client_ask.c */
+void client_send_layout(struct gradweir_client *client);
+
 /* client_wait.c */
 gradweir_status client_push(struct gradweir_client *client, uint32_t purpose, uint64_t samples,
                             gradweir_ticket *ticket);
+gradweir_status client_wait_ticket(struct gradweir_client *client, gradweir_ticket ticket,
+                                   uint32_t timeout_ms, gradweir_receipt *receipt);
 void client_verdict(struct gradweir_client *client, const struct session_action *action);
 void client_pulled(struct gradweir_client *client, uint64_t version);
 

@@ -6,7 +6,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const uint64_t chunk_mark = UINT64_C(1)
@@ -104,7 +103,11 @@ static void connect_member(struct gradweir_client *client, uint32_t member)
 static void take(struct gradweir_client *client, const struct session_action *action)
 {
     const uint32_t i = client->takes_free;
-    ASSERT(i < client->takes_max);
+    if (i == client->takes_max) { /* a shard that sends so much at a time is not ours to follow */
+        transport_refuse(client->transport, action->offer);
+        transport_hangup(client->transport, client->peers[action->member]);
+        return;
+    }
     const gradweir_status status =
         transport_take(client->transport, action->offer, client->received + action->offset,
                        client->received_memory, i + 1);
@@ -126,6 +129,14 @@ static void session_failed(struct gradweir_client *client, const struct session_
     memcpy(client->failed_text, action->message.denied.text, sizeof client->failed_text);
 }
 
+static void joined(struct gradweir_client *client)
+{
+    client->joined = true;
+    log_line(&client->log, LOG_INFO, "client", "joined %s as worker %u.%llu, %u shards",
+             client->address, client->session.worker,
+             (unsigned long long)client->session.incarnation, client->session.members_count);
+}
+
 static void carry_out(struct gradweir_client *client, const struct session_action *action)
 {
     const struct waiting head = {.member = action->member, .head = action->head};
@@ -140,7 +151,7 @@ static void carry_out(struct gradweir_client *client, const struct session_actio
     case SESSION_CHUNK: send_chunk(client, action); break;
     case SESSION_TAKE: take(client, action); break;
     case SESSION_REFUSE: transport_refuse(client->transport, action->offer); break;
-    case SESSION_JOINED: client->joined = true; break;
+    case SESSION_JOINED: joined(client); break;
     case SESSION_VERDICT: client_verdict(client, action); break;
     case SESSION_PULLED: client_pulled(client, action->version); break;
     case SESSION_FAILED: session_failed(client, action); break;
@@ -159,44 +170,29 @@ static void step_once(struct gradweir_client *client, const struct session_event
 void client_event(struct gradweir_client *client, const struct session_event *event)
 {
     if (client->stepping) {
-        if (client->deferred_count < sizeof client->deferred / sizeof *client->deferred)
-            client->deferred[client->deferred_count++] = *event;
+        ASSERT(client->deferred_count < SESSION_ACTIONS_MAX); /* at most one per action */
+        client->deferred[client->deferred_count++] = *event;
         return;
     }
     client->stepping = true;
     step_once(client, event);
-    for (uint32_t i = 0; i < client->deferred_count; i++) {
-        const struct session_event next = client->deferred[i];
+    while (client->deferred_count) {
+        const struct session_event next = client->deferred[0];
+        memmove(client->deferred, client->deferred + 1,
+                --client->deferred_count * sizeof *client->deferred);
         step_once(client, &next);
     }
-    client->deferred_count = 0;
     client->stepping = false;
 }
 
 /* In. */
-
-static void send_layout(struct gradweir_client *client)
-{
-    static uint8_t empty[1];
-    const size_t size = client->model ? model_encoded_bytes(client->model) : 0;
-    uint8_t *bytes = size ? malloc(size) : empty;
-    if (!bytes || (size && model_encode(client->model, bytes, size) != GRADWEIR_OK))
-        return;
-    struct message page = {.kind = MESSAGE_PAGE, .epoch = 1, .timeline = 1};
-    for (uint32_t i = 0; size && i < content_pages(size); i++) {
-        content_page(CONTENT_LAYOUT, bytes, size, i, &page.page);
-        control_send(client->control, CONTROL_SERVER, &page);
-    }
-    if (size)
-        free(bytes);
-}
 
 static void message_came(struct gradweir_client *client, const struct message *message)
 {
     switch (message->kind) {
     case MESSAGE_WANT:
         if (message->want.content == CONTENT_LAYOUT)
-            send_layout(client);
+            client_send_layout(client);
         return;
     case MESSAGE_PAGE: content_add(client->assembler, &message->page); return;
     case MESSAGE_TUNED:
@@ -226,6 +222,9 @@ static bool turn_control(struct gradweir_client *client)
             continue;
         }
         client->up = event->kind == CONTROL_UP;
+        if (!client->session.leaving)
+            log_line(&client->log, client->up ? LOG_INFO : LOG_WARN, "client", "coordinator %s: %s",
+                     client->address, client->up ? "connected" : "connection lost");
         if (client->bound)
             client_event(client,
                          &(struct session_event){.kind = client->up ? SESSION_UP : SESSION_DOWN,
@@ -259,6 +258,21 @@ static void landed(struct gradweir_client *client, const struct transport_event 
     client_event(client, &told);
 }
 
+static void say_lane(struct gradweir_client *client, uint32_t member)
+{
+    char text[TRANSPORT_TEXT_SIZE] = "?";
+    (void)transport_describe(client->transport, client->peers[member], text, sizeof text);
+    log_line(&client->log, LOG_INFO, "client", "shard %u at %s: %s", member,
+             client->session.members[member].where.address, text);
+}
+
+static void say_lost(struct gradweir_client *client, uint32_t member, const char *reason)
+{
+    if (!client->session.leaving && client->session.members[member].state == MEMBER_OPEN)
+        log_line(&client->log, LOG_WARN, "client", "shard %u at %s: %s", member,
+                 client->session.members[member].where.address, reason);
+}
+
 static void transport_told(struct gradweir_client *client, const struct transport_event *event)
 {
     struct session_event told = {.now_ns = (int64_t)clock_now_ns(),
@@ -284,10 +298,12 @@ static void transport_told(struct gradweir_client *client, const struct transpor
         return;
     }
     if (event->kind == TRANSPORT_LOST) {
+        say_lost(client, told.member, event->reason);
         client->peers[told.member] = 0;
         send_waiting(client);
         told.kind = SESSION_PEER_LOST;
     } else if (event->kind == TRANSPORT_CONNECTED) {
+        say_lane(client, told.member);
         told.kind = SESSION_CONNECTED;
     } else if (event->kind == TRANSPORT_OFFERED) {
         told.kind = SESSION_OFFERED;
@@ -359,6 +375,9 @@ gradweir_status client_wait_until(struct gradweir_client *client, client_ready r
     char text[256] = "";
     if (client->bound)
         session_waiting(&client->session, text, sizeof text);
+    if (!client->up && control_refused(client->control))
+        return fail(GRADWEIR_ERR_REFUSED, "%s turns us away: do our keys and its keys fit?",
+                    client->address);
     if (!client->up)
         return fail(GRADWEIR_ERR_UNREACHABLE, "nobody answers at %s", client->address);
     return fail(GRADWEIR_ERR_TIMEOUT, "%s: %s", client->address,

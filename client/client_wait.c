@@ -24,6 +24,22 @@ static const struct result *find_result(const struct gradweir_client *client,
     return ticket != 0 && result->ticket == ticket ? result : NULL;
 }
 
+/* Elements of MOMENTS are numbered behind the parameters. None is named when an element was finite
+ * but too large. */
+static void name_tensor(const struct gradweir_client *client, uint64_t element,
+                        gradweir_receipt *receipt)
+{
+    const struct model *model = client->model;
+    receipt->element = element;
+    for (uint32_t i = 0; i < model->tensors_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        const uint64_t first =
+            tensor->offset + (tensor->kind == MODEL_MOMENTS ? model->elements : 0);
+        if (element >= first && element - first < tensor->elements)
+            snprintf(receipt->tensor, sizeof receipt->tensor, "%s", tensor->name);
+    }
+}
+
 void client_verdict(struct gradweir_client *client, const struct session_action *action)
 {
     const struct message_receipt *from = &action->message.receipt;
@@ -34,32 +50,34 @@ void client_verdict(struct gradweir_client *client, const struct session_action 
         return; /* nobody waited while 64 others came */
     result->done = true;
     result->receipt = (gradweir_receipt){.status = action->status,
-                                         .verdict = (enum gradweir_verdict)from->verdict,
+                                         .verdict = from->verdict,
                                          .version = from->version,
                                          .sequence = from->name.sequence,
                                          .index = from->index,
                                          .staleness = from->staleness,
                                          .weight = from->weight};
-    if (from->verdict != VERDICT_NOT_FINITE)
-        return;
-    result->receipt.element = from->detail;
-    const struct model_tensor *tensor = from->detail < client->model->elements
-                                            ? model_tensor_at(client->model, from->detail)
-                                            : NULL;
-    snprintf(result->receipt.tensor, sizeof result->receipt.tensor, "%s",
-             tensor ? tensor->name : "MOMENTS");
+    if (from->verdict == VERDICT_NOT_FINITE)
+        name_tensor(client, from->detail, &result->receipt);
+    if (from->verdict != VERDICT_ADMITTED)
+        log_line(&client->log, LOG_INFO, "client", "push %llu: %s %s",
+                 (unsigned long long)from->name.sequence, verdict_name(from->verdict),
+                 result->receipt.tensor);
 }
 
+/* All pulls that are under way get this version: a later one stands for an earlier one that nobody
+ * has waited for. */
 void client_pulled(struct gradweir_client *client, uint64_t version)
 {
-    struct result *result = &client->results[client->pull_ticket % RESULTS];
     client->received_version = version;
     client->pulled = true;
     client->loaded = false;
-    if (result->ticket != client->pull_ticket)
-        return;
-    result->done = true;
-    result->receipt = (gradweir_receipt){.status = GRADWEIR_OK, .version = version};
+    for (uint32_t i = 0; i < RESULTS; i++) {
+        struct result *result = &client->results[i];
+        if (!result->pull || result->done)
+            continue;
+        result->done = true;
+        result->receipt = (gradweir_receipt){.status = GRADWEIR_OK, .version = version};
+    }
 }
 
 static uint32_t free_buffer(const struct gradweir_client *client)
@@ -84,7 +102,7 @@ static gradweir_status may_push(const struct gradweir_client *client, uint32_t p
                     client->bound ? "a reader" : "not bound");
     if (purpose == PURPOSE_FIRST)
         return GRADWEIR_OK;
-    if (!client->pulled)
+    if (!client->based)
         return fail(GRADWEIR_ERR_STATE, "push before pull: a gradient needs the version it was "
                                         "computed from, so pull and wait first");
     if (client->gathered_samples && samples)
@@ -142,6 +160,9 @@ static gradweir_status pull(struct gradweir_client *client, gradweir_ticket *tic
     if (client->failed != GRADWEIR_OK)
         return fail(client->failed, "%s: %s", client->address, client->failed_text);
     if (!client->session.pulling) {
+        struct result *before = &client->results[client->pull_ticket % RESULTS];
+        if (client->pulled && !client->loaded && before->ticket == client->pull_ticket)
+            before->done = false; /* nobody has waited for it: it gets the newer version */
         client->pull_ticket = new_result(client, true)->ticket;
         client->pulled = false;
         client_event(client, &(struct session_event){.kind = SESSION_PULL,
@@ -166,7 +187,7 @@ static bool is_done(const struct gradweir_client *client, uint64_t ticket)
     return !result || result->done;
 }
 
-static gradweir_status wait_ticket(struct gradweir_client *client, gradweir_ticket ticket,
+gradweir_status client_wait_ticket(struct gradweir_client *client, gradweir_ticket ticket,
                                    uint32_t timeout_ms, gradweir_receipt *receipt)
 {
     if (!find_result(client, ticket))
@@ -179,7 +200,7 @@ static gradweir_status wait_ticket(struct gradweir_client *client, gradweir_tick
     ASSERT(result);
     if (result->pull && client->pulled && !client->loaded) {
         client_body_load(client);
-        client->loaded = true;
+        client->loaded = client->based = true;
         client->version = client->received_version;
     }
     if (receipt)
@@ -195,7 +216,7 @@ gradweir_status gradweir_wait(gradweir_client *client, gradweir_ticket ticket, u
                               gradweir_receipt *receipt)
 {
     client_lock(client);
-    const gradweir_status status = wait_ticket(client, ticket, timeout_ms, receipt);
+    const gradweir_status status = client_wait_ticket(client, ticket, timeout_ms, receipt);
     client_unlock(client);
     return status;
 }

@@ -37,8 +37,10 @@ static void fail_for_good(struct session *session, gradweir_status status, const
     snprintf(action->message.denied.text, TEXT_MAX, "%s", text);
 }
 
-static void say_join(struct session *session)
+void session_join(struct session *session)
 {
+    if (session->failed)
+        return;
     struct message *message = session_tell(session, MESSAGE_JOIN);
     message->join = (struct message_join){.protocol_oldest = PROTOCOL_OLDEST,
                                           .protocol_newest = PROTOCOL_VERSION,
@@ -75,12 +77,33 @@ static void connect_member(struct session *session, uint32_t index)
     session_act(session, SESSION_CONNECT)->member = index;
 }
 
+/* When the next try is due; each that fails doubles the pause. */
+static void try_later(struct session *session, struct session_member *member)
+{
+    const int64_t longest_ns = SESSION_RETRIES_MAX * session->options.retry_ns;
+    if (member->pause_ns == 0)
+        member->pause_ns = session->options.retry_ns;
+    member->retry_ns = session->now_ns + member->pause_ns;
+    member->pause_ns = member->pause_ns < longest_ns / 2 ? 2 * member->pause_ns : longest_ns;
+}
+
+static bool is_same(const struct member *a, const struct member *b)
+{
+    return a->first == b->first && a->count == b->count && strcmp(a->address, b->address) == 0;
+}
+
+static void hang_up(struct session *session, uint32_t index)
+{
+    session_act(session, SESSION_HANGUP)->member = index;
+    session->members[index].state = MEMBER_CONNECTING; /* anew, once PEER_LOST has come */
+}
+
 static void take_members(struct session *session, const struct message_joined *joined)
 {
     session->members_count = joined->members_count;
     for (uint32_t i = 0; i < joined->members_count; i++) {
         struct session_member *member = &session->members[i];
-        const bool same = memcmp(&member->where, &joined->members[i], sizeof member->where) == 0;
+        const bool same = is_same(&member->where, &joined->members[i]);
         const bool last = i + 1 == joined->members_count;
         member->where = joined->members[i];
         member->offset = member->where.first * sizeof(float);
@@ -89,7 +112,7 @@ static void take_members(struct session *session, const struct message_joined *j
         if (member->state == MEMBER_OPEN && same)
             say_hello(session, i); /* the pass is new */
         else if (member->state != MEMBER_AWAY && !same)
-            session_act(session, SESSION_HANGUP)->member = i;
+            hang_up(session, i);
         else if (member->state == MEMBER_AWAY)
             connect_member(session, i);
     }
@@ -98,14 +121,16 @@ static void take_members(struct session *session, const struct message_joined *j
 static bool sound(const struct session *session, const struct message_joined *joined)
 {
     uint64_t next = 0;
+    if (joined->members_count == 0 || joined->members_count > MEMBERS_MAX)
+        return false;
     for (uint32_t i = 0; i < joined->members_count; i++) {
         if (joined->members[i].first != next ||
             joined->members[i].count > session->options.elements - next)
             return false;
         next += joined->members[i].count;
     }
-    return joined->members_count > 0 && next == session->options.elements &&
-           joined->chunk_bytes >= sizeof(float) && joined->chunk_bytes <= UINT32_MAX;
+    return next == session->options.elements && joined->chunk_bytes >= sizeof(float) &&
+           joined->chunk_bytes <= UINT32_MAX;
 }
 
 static void came_in(struct session *session, const struct message *message)
@@ -117,6 +142,7 @@ static void came_in(struct session *session, const struct message *message)
         return;
     }
     const bool same = session->incarnation == joined->incarnation;
+    const bool same_timeline = session->timeline == message->timeline;
     session->epoch = message->epoch;
     session->timeline = message->timeline;
     session->worker = joined->worker;
@@ -125,10 +151,12 @@ static void came_in(struct session *session, const struct message *message)
     session->first = joined->first;
     session->chunk_bytes = joined->chunk_bytes;
     session->joined = true;
-    if (joined->version > session->newest)
+    if (joined->version > session->newest || !same_timeline)
         session->newest = joined->version;
     memcpy(session->pass, joined->pass, sizeof session->pass);
     take_members(session, joined);
+    if (!same_timeline)
+        session_pull_anew(session);
     session_push_rejoined(session, same);
     session_act(session, SESSION_JOINED);
 }
@@ -142,16 +170,16 @@ static void welcomed(struct session *session, const struct session_event *event)
         session->strange++;
     } else if (head.kind == HEAD_WELCOME) {
         member->state = MEMBER_OPEN;
+        member->pause_ns = 0;
         member->number = head.session;
         if (head.version > session->newest)
             session->newest = head.version;
         session_push_peer(session, event->member);
         session_pull_peer(session, event->member);
     } else {
-        member->retry_ns = session->now_ns + session->options.retry_ns;
-        if (head.status !=
-            GRADWEIR_ERR_AGAIN) /* fenced or a pass of before: ask the coordinator anew */
-            say_join(session);
+        try_later(session, member);
+        if (head.status != GRADWEIR_ERR_AGAIN)
+            session_join(session); /* fenced, or a pass of before: the coordinator knows */
     }
 }
 
@@ -160,7 +188,8 @@ static void peer_lost(struct session *session, uint32_t index)
     struct session_member *member = &session->members[index];
     member->state = MEMBER_AWAY;
     member->number = 0;
-    member->retry_ns = session->now_ns + session->options.retry_ns;
+    try_later(session, member);
+    session_push_lost(session, index);
     session_pull_lost(session, index);
 }
 
@@ -184,7 +213,7 @@ static void message_came(struct session *session, const struct message *message)
     case MESSAGE_DENIED:
         fail_for_good(session, (gradweir_status)message->denied.status, message->denied.text);
         break;
-    case MESSAGE_REJOIN: say_join(session); break;
+    case MESSAGE_REJOIN: session_join(session); break;
     case MESSAGE_STOP:
         if (!session->leaving)
             fail_for_good(session, GRADWEIR_ERR_STOPPED, "the servers have shut down in order");
@@ -231,7 +260,7 @@ void session_step(struct session *session, const struct session_event *event,
     switch (event->kind) {
     case SESSION_UP:
         session->up = true;
-        say_join(session);
+        session_join(session);
         break;
     case SESSION_DOWN:
         session->up = false;

@@ -16,7 +16,15 @@
 
 #include <stdbool.h>
 
-enum { SESSION_CHUNKS_AHEAD = 4, SESSION_ACTIONS_MAX = 1024 };
+enum {
+    SESSION_CHUNKS_AHEAD = 4, /* in flight to one member */
+    SESSION_RETRIES_MAX =
+        64, /* the pause between tries to connect doubles up to so many retry_ns */
+    SESSION_PAUSES_MAX =
+        16, /* the pause before bodies are sent again doubles up to so many resend_ns */
+    SESSION_ACTIONS_MAX =
+        1024 /* of one step: 64 members x (4 chunks, 8 empty heads, a pull), ... */
+};
 
 struct session_options {
     char identity[IDENTITY_MAX];
@@ -26,7 +34,7 @@ struct session_options {
     uint64_t layout_hash; /* 0: a reader that takes what is there */
     uint64_t elements, moments;
     int64_t resend_ns; /* without a receipt for so long, a push is sent again; e.g. 2 s */
-    int64_t retry_ns;  /* pause before a refused or broken thing is tried again; e.g. 5 ms */
+    int64_t retry_ns;  /* first pause before a refused or broken thing is tried again; e.g. 5 ms */
 };
 
 enum session_event_kind {
@@ -99,28 +107,33 @@ struct session_member {
     struct member where;
     enum member_state state;
     uint32_t number;  /* of the session there */
+    int64_t pause_ns; /* before the next try; doubles with each that fails */
     int64_t retry_ns; /* AWAY: connect then; GREETING: say HELLO again then (INT64_MAX: an answer is
                          awaited) */
     uint64_t offset, bytes; /* its part of a body */
+    uint32_t in_flight;     /* chunks of all pushes */
 };
 
-enum push_state { PUSH_FREE, PUSH_WANTS_PLACE, PUSH_SENDING };
+/* ENDING: the verdict is known, but chunks are in flight yet, so the buffer is not free. */
+enum push_state { PUSH_FREE, PUSH_WANTS_PLACE, PUSH_SENDING, PUSH_ENDING };
 
 struct session_push {
     enum push_state state;
     struct session_push_request what;
     uint64_t sequence, generation;
     uint32_t slot;
-    int64_t resend_ns;
+    int64_t resend_ns, pause_ns; /* when it is sent again, and how long after that the next time */
+    gradweir_status status;      /* ENDING */
+    struct message_receipt receipt;
     uint64_t next[MEMBERS_MAX]; /* chunk to send next, per member; UINT64_MAX: all sent */
     uint32_t in_flight[MEMBERS_MAX];
 };
 
 struct session_pull_part {
     bool asked, complete, exact;
-    uint64_t ticket, version, received, total;
-    uint32_t in_flight; /* TAKEs that have not LANDED */
-    int64_t retry_ns;   /* INT64_MAX: not waiting to ask again */
+    uint64_t ticket, version, offered, received, total; /* bytes */
+    uint32_t in_flight;                                 /* TAKEs that have not LANDED */
+    int64_t retry_ns;                                   /* INT64_MAX: not waiting to ask again */
 };
 
 struct session {
@@ -154,10 +167,12 @@ void session_waiting(const struct session *session, char *text, size_t size);
 /* Between the session's files. */
 struct session_action *session_act(struct session *session, enum session_action_kind kind);
 struct message *session_tell(struct session *session, enum message_kind kind);
+void session_join(struct session *session);
 void session_push_start(struct session *session, const struct session_push_request *what);
 void session_push_rejoined(struct session *session, bool same_incarnation);
 void session_push_peer(struct session *session,
                        uint32_t member); /* its connection is (again) open */
+void session_push_lost(struct session *session, uint32_t member);
 void session_push_sent(struct session *session, const struct session_event *event);
 void session_push_place(struct session *session, const struct message_place *place);
 void session_push_receipt(struct session *session, const struct message_receipt *receipt);
@@ -168,6 +183,7 @@ void session_pull_lost(struct session *session, uint32_t member);
 void session_pull_offered(struct session *session, const struct session_event *event);
 void session_pull_landed(struct session *session, const struct session_event *event);
 void session_pull_tick(struct session *session);
+void session_pull_anew(struct session *session); /* another timeline: nothing of before counts */
 int64_t session_pull_next(const struct session *session);
 
 #endif

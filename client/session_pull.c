@@ -48,6 +48,12 @@ void session_pull_start(struct session *session)
     ask_all(session, session->newest);
 }
 
+void session_pull_anew(struct session *session)
+{
+    if (session->pulling)
+        ask_all(session, session->newest);
+}
+
 void session_pull_peer(struct session *session, uint32_t member)
 {
     if (session->pulling && !session->parts[member].complete)
@@ -106,14 +112,16 @@ static void gone(struct session *session, uint32_t index, const struct head_para
     session->parts[index].retry_ns = session->now_ns + session->options.retry_ns;
 }
 
+/* Bodies of one ask come in order and leave no hole. */
 static bool fits(const struct session *session, const struct session_event *event,
                  const struct head_parameters *head)
 {
     const struct session_pull_part *part = &session->parts[event->member];
     const uint64_t bytes = session->members[event->member].bytes;
     const bool begun = part->received > 0 || part->in_flight > 0;
-    return head->length == event->length && head->total == bytes && head->offset <= bytes &&
-           head->length <= bytes - head->offset && head->version >= session->pull_version &&
+    return head->length == event->length && head->total == bytes && head->offset == part->offered &&
+           head->length <= bytes - head->offset && (head->length > 0 || bytes == 0) &&
+           head->version >= session->pull_version &&
            (!part->exact || head->version == session->pull_version) &&
            (!begun || head->version == part->version);
 }
@@ -142,6 +150,7 @@ void session_pull_offered(struct session *session, const struct session_event *e
         return;
     }
     part->in_flight++;
+    part->offered += event->length;
     struct session_action *action = session_act(session, SESSION_TAKE);
     action->member = event->member;
     action->offer = event->offer;

@@ -4,12 +4,24 @@
 
 #include <string.h>
 
+/* Of the pushes without a verdict, the one with the lowest sequence beyond `after`, or NULL. The
+ * coordinator takes names in order, so whatever goes over all pushes goes in this order. */
+static struct session_push *next_push(struct session *session, uint64_t after)
+{
+    struct session_push *next = NULL;
+    for (uint32_t i = 0; i < session->options.outstanding; i++) {
+        struct session_push *push = &session->pushes[i];
+        if ((push->state == PUSH_WANTS_PLACE || push->state == PUSH_SENDING) &&
+            push->sequence > after && (!next || push->sequence < next->sequence))
+            next = push;
+    }
+    return next;
+}
+
 static struct session_push *find(struct session *session, uint64_t sequence)
 {
-    for (uint32_t i = 0; i < session->options.outstanding; i++)
-        if (session->pushes[i].state != PUSH_FREE && session->pushes[i].sequence == sequence)
-            return &session->pushes[i];
-    return NULL;
+    struct session_push *push = sequence ? next_push(session, sequence - 1) : NULL;
+    return push && push->sequence == sequence ? push : NULL;
 }
 
 static struct name name_of(const struct session *session, uint64_t sequence)
@@ -63,27 +75,37 @@ static void send_chunk(struct session *session, struct session_push *push, uint3
     action->length = head.length;
     action->token = (uint64_t)push->what.buffer << 32 | index;
     memcpy(&action->head, &head, sizeof head);
-    push->in_flight[index] += member->bytes > 0;
+    if (member->bytes) {
+        push->in_flight[index]++;
+        session->members[index].in_flight++;
+    }
     push->next[index]++;
     if (push->next[index] * session->chunk_bytes >= member->bytes)
         push->next[index] = UINT64_MAX;
 }
 
-static void send_more(struct session *session, struct session_push *push, uint32_t index)
+/* Elder pushes first, and no more than SESSION_CHUNKS_AHEAD to one member, whatever the number of
+ * pushes. */
+static void send_more(struct session *session, uint32_t index)
 {
-    while (push->state == PUSH_SENDING && session->members[index].state == MEMBER_OPEN &&
-           push->next[index] != UINT64_MAX && push->in_flight[index] < SESSION_CHUNKS_AHEAD)
-        send_chunk(session, push, index);
+    struct session_member *member = &session->members[index];
+    struct session_push *push = next_push(session, 0);
+    while (push && member->state == MEMBER_OPEN && member->in_flight < SESSION_CHUNKS_AHEAD) {
+        if (push->state == PUSH_SENDING && push->next[index] != UINT64_MAX)
+            send_chunk(session, push, index);
+        else
+            push = next_push(session, push->sequence);
+    }
 }
 
 static void send_all(struct session *session, struct session_push *push)
 {
-    push->resend_ns = session->now_ns + session->options.resend_ns;
+    push->resend_ns = session->now_ns + push->pause_ns;
     describe(session, push);
-    for (uint32_t i = 0; i < session->members_count; i++) {
+    for (uint32_t i = 0; i < session->members_count; i++)
         push->next[i] = 0;
-        send_more(session, push, i);
-    }
+    for (uint32_t i = 0; i < session->members_count; i++)
+        send_more(session, i);
 }
 
 static void place(struct session *session, struct session_push *push, uint32_t slot,
@@ -92,6 +114,7 @@ static void place(struct session *session, struct session_push *push, uint32_t s
     push->slot = slot;
     push->generation = generation;
     push->state = PUSH_SENDING;
+    push->pause_ns = session->options.resend_ns;
     send_all(session, push);
 }
 
@@ -126,30 +149,66 @@ void session_push_place(struct session *session, const struct message_place *giv
     }
 }
 
+/* The verdict is told when nothing of the push is in flight any more: only then is the buffer free
+ * to be filled again. */
+static void finish_if_quiet(struct session *session, struct session_push *push)
+{
+    for (uint32_t i = 0; i < MEMBERS_MAX; i++)
+        if (push->in_flight[i])
+            return;
+    struct session_action *action = session_act(session, SESSION_VERDICT);
+    action->buffer = push->what.buffer;
+    action->status = push->status;
+    action->message.kind = MESSAGE_RECEIPT;
+    action->message.receipt = push->receipt;
+    action->message.receipt.name.sequence = push->sequence;
+    push->state = PUSH_FREE;
+}
+
 static void finish(struct session *session, struct session_push *push,
                    const struct message_receipt *receipt, gradweir_status status)
 {
-    struct session_action *action = session_act(session, SESSION_VERDICT);
-    action->buffer = push->what.buffer;
-    action->status = status;
-    action->message.kind = MESSAGE_RECEIPT;
-    action->message.receipt = *receipt;
-    action->message.receipt.name.sequence = push->sequence;
-    push->state = PUSH_FREE;
+    push->state = PUSH_ENDING;
+    push->status = status;
+    push->receipt = *receipt;
     push->resend_ns = INT64_MAX;
+    finish_if_quiet(session, push);
 }
 
-/* What never had a place needs no name: those behind it move up, for places come in a row. */
-static void give_number_back(struct session *session, uint64_t sequence)
+/* Whether QUEUE_FULL is the answer to the newest ask: if not, a later one has got the place. */
+static bool has_no_place(struct session *session, const struct session_push *push)
 {
+    for (; push; push = next_push(session, push->sequence))
+        if (push->state != PUSH_WANTS_PLACE)
+            return false;
+    return true;
+}
+
+/* A push that never had a place leaves its number free; who comes behind it moves up, for sequences
+ * have no gaps. */
+static void close_gap(struct session *session, uint64_t sequence)
+{
+    struct session_push *push = next_push(session, sequence);
     session->sequence--;
-    for (uint32_t i = 0; i < session->options.outstanding; i++) {
-        struct session_push *push = &session->pushes[i];
-        if (push->state != PUSH_WANTS_PLACE || push->sequence < sequence)
-            continue;
+    for (; push; push = next_push(session, push->sequence + 1)) {
         push->sequence--;
         ask(session, push);
     }
+}
+
+static void end_push(struct session *session, struct session_push *push,
+                     const struct message_receipt *receipt)
+{
+    const uint64_t sequence = push->sequence;
+    if (receipt->verdict == VERDICT_QUEUE_FULL && !has_no_place(session, push))
+        return;
+    if (receipt->verdict == VERDICT_ADMITTED && push->what.purpose == PURPOSE_FIRST)
+        session->first = true;
+    if (receipt->verdict == VERDICT_CANCELLED && push->what.purpose == PURPOSE_FIRST)
+        session_join(session); /* was somebody else first? JOINED tells */
+    finish(session, push, receipt, GRADWEIR_OK);
+    if (receipt->verdict == VERDICT_QUEUE_FULL)
+        close_gap(session, sequence);
 }
 
 void session_push_receipt(struct session *session, const struct message_receipt *receipt)
@@ -160,13 +219,8 @@ void session_push_receipt(struct session *session, const struct message_receipt 
     if (receipt->whole > session->newest)
         session->newest = receipt->whole;
     struct session_push *push = find(session, receipt->name.sequence);
-    if (push) {
-        if (receipt->verdict == VERDICT_ADMITTED && push->what.purpose == PURPOSE_FIRST)
-            session->first = true;
-        finish(session, push, receipt, GRADWEIR_OK);
-        if (receipt->verdict == VERDICT_QUEUE_FULL)
-            give_number_back(session, receipt->name.sequence);
-    }
+    if (push)
+        end_push(session, push, receipt);
     if (receipt->next_sequence) {
         const struct message_place next = {.name = name_of(session, receipt->next_sequence),
                                            .slot = receipt->next_slot,
@@ -175,65 +229,107 @@ void session_push_receipt(struct session *session, const struct message_receipt 
     }
 }
 
-/* In again: the same incarnation goes on where it was; a new one has lost its names. */
+/* Another incarnation: what had a place has lost its name; what had none gets a new one. */
+static void rename_push(struct session *session, struct session_push *push)
+{
+    const struct message_receipt none = {.verdict = VERDICT_NONE};
+    if (push->state == PUSH_SENDING) {
+        finish(session, push, &none, GRADWEIR_ERR_LOST);
+    } else if (push->state == PUSH_WANTS_PLACE) {
+        push->sequence = ++session->sequence;
+        ask(session, push);
+    }
+}
+
+/* In again: the same incarnation goes on where it was. */
 void session_push_rejoined(struct session *session, bool same_incarnation)
 {
-    if (!same_incarnation) {
-        session->sequence = 0;
-        session->place_sequence = 0;
-    }
-    for (uint32_t i = 0; i < session->options.outstanding; i++) {
-        struct session_push *push = &session->pushes[i];
-        if (push->state == PUSH_FREE)
-            continue;
-        if (!same_incarnation && push->state == PUSH_WANTS_PLACE) {
-            push->sequence = ++session->sequence;
+    if (!same_incarnation)
+        session->sequence = session->place_sequence = 0;
+    uint64_t at = 0;
+    for (struct session_push *push = next_push(session, at); push; push = next_push(session, at)) {
+        at = push->sequence;
+        if (!same_incarnation)
+            rename_push(session, push);
+        else if (push->state == PUSH_WANTS_PLACE)
             ask(session, push);
-        } else if (!same_incarnation) {
-            const struct message_receipt none = {.verdict = VERDICT_NONE};
-            finish(session, push, &none, GRADWEIR_ERR_LOST);
-        } else if (push->state == PUSH_WANTS_PLACE) {
-            ask(session, push);
-        } else {
+        else if (push->state == PUSH_SENDING)
             send_all(session, push);
-        }
     }
 }
 
+/* Its connection is (again) open: whatever it may lack goes once more. */
 void session_push_peer(struct session *session, uint32_t member)
 {
+    for (uint32_t i = 0; i < session->options.outstanding; i++)
+        session->pushes[i].next[member] = 0;
+    send_more(session, member);
+}
+
+/* Its connection is gone, and all that was in flight on it. */
+void session_push_lost(struct session *session, uint32_t member)
+{
+    session->members[member].in_flight = 0;
     for (uint32_t i = 0; i < session->options.outstanding; i++) {
         struct session_push *push = &session->pushes[i];
-        if (push->state != PUSH_SENDING)
-            continue;
-        push->next[member] = 0;
-        send_more(session, push, member);
+        push->in_flight[member] = 0;
+        if (push->state == PUSH_ENDING)
+            finish_if_quiet(session, push);
     }
 }
 
+/* Bodies that move are a sign of life: resending waits from the last one. */
 void session_push_sent(struct session *session, const struct session_event *event)
 {
     const uint32_t buffer = (uint32_t)(event->token >> 32), member = (uint32_t)event->token;
     ASSERT(buffer < session->options.outstanding && member < MEMBERS_MAX);
     struct session_push *push = &session->pushes[buffer];
-    if (push->in_flight[member])
-        push->in_flight[member]--;
-    if (event->status == GRADWEIR_OK)
-        send_more(session, push, member);
+    if (push->in_flight[member] == 0)
+        return;
+    push->in_flight[member]--;
+    session->members[member].in_flight--;
+    if (push->state == PUSH_ENDING)
+        finish_if_quiet(session, push);
+    if (event->status != GRADWEIR_OK)
+        return; /* PEER_LOST is on its way */
+    if (push->state == PUSH_SENDING)
+        push->resend_ns = session->now_ns + push->pause_ns;
+    send_more(session, member);
+}
+
+static bool is_moving(const struct session *session, const struct session_push *push)
+{
+    for (uint32_t i = 0; i < session->members_count; i++)
+        if (push->in_flight[i] || push->next[i] != UINT64_MAX)
+            return true;
+    return false;
+}
+
+/* No verdict for long: the description again, and the bodies too when all have left. Each time the
+ * pause doubles, for a verdict may wait for others (mode = sync), and bodies are dear. */
+static void send_again(struct session *session, struct session_push *push)
+{
+    if (is_moving(session, push)) {
+        push->resend_ns = session->now_ns + push->pause_ns;
+        describe(session, push);
+        return;
+    }
+    if (push->pause_ns < SESSION_PAUSES_MAX * session->options.resend_ns)
+        push->pause_ns *= 2;
+    send_all(session, push);
 }
 
 void session_push_tick(struct session *session)
 {
-    for (uint32_t i = 0; i < session->options.outstanding; i++) {
-        struct session_push *push = &session->pushes[i];
-        if (push->state == PUSH_FREE || session->now_ns < push->resend_ns)
+    for (struct session_push *push = next_push(session, 0); push;
+         push = next_push(session, push->sequence)) {
+        if (session->now_ns < push->resend_ns)
             continue;
-        push->resend_ns = session->now_ns + session->options.resend_ns;
         if (!session->up || !session->joined)
-            continue;
-        if (push->state == PUSH_WANTS_PLACE)
+            push->resend_ns = session->now_ns + session->options.resend_ns;
+        else if (push->state == PUSH_WANTS_PLACE)
             ask(session, push);
         else
-            send_all(session, push);
+            send_again(session, push);
     }
 }

@@ -1,41 +1,46 @@
 /* Gradweir: push gradients, pull parameters.
  *
  *     gradweir_options options;
+ *     gradweir_client *client;
  *     gradweir_options_default(&options);
  *     options.address = "127.0.0.1:7070";
  *     options.identity = "worker-3";
- *
- *     gradweir_client *client;
  *     gradweir_open(&options, &client);
- *     gradweir_bind(client, tensors, tensors_count);         what the model is, and where it lies
- *     gradweir_offer(client);                                 first parameters; the first offer
- * wins for (;;) { gradweir_ticket ticket; gradweir_receipt receipt; gradweir_pull(client, &ticket);
- *         gradweir_wait(client, ticket, 10000, &receipt);     your parameters are version
- * receipt.version
- *         ... compute gradients from them, into the bound memory ...
- *         gradweir_push(client, samples, &ticket);            the memory is yours again
- *         gradweir_wait(client, ticket, 10000, &receipt);     its verdict: GRADWEIR_ADMITTED, ...
+ *     gradweir_bind(client, tensors, tensors_count); // what the model is, and where it lies
+ *     gradweir_offer(client, 10000);                 // first parameters: the first offer wins
+ *     for (;;) {
+ *         gradweir_ticket ticket;
+ *         gradweir_receipt receipt;
+ *         gradweir_pull(client, &ticket);
+ *         gradweir_wait(client, ticket, 10000, &receipt); // you have receipt.version now
+ *         compute(); // gradients from these parameters, into the bound memory
+ *         gradweir_push(client, samples, &ticket);        // and the memory is yours again
+ *         gradweir_wait(client, ticket, 10000, &receipt); // receipt.verdict: ADMITTED, STALE, ...
  *     }
  *     gradweir_close(client);
  *
  * What holds:
+ *
  *   - A gradient is applied on all servers or on none, exactly once, in one order. Its receipt says
  *     what became of it; it is resent by itself until there is one, over any reconnect.
  *   - A pull gives one version of the whole model, never a mixture.
  *   - Every wait has a deadline. A function that fails returns a negative status, changes nothing
- * it does not say, and gradweir_last_error tells who, which tensor, and what was expected.
- *   - Nothing here ends the process or installs a signal handler.
+ *     that it does not say, and gradweir_last_error tells who, which tensor, what was expected.
+ *   - Nothing here ends the process, forks, or installs a signal handler.
  *
- * A client belongs to one thread at a time. With progress = GRADWEIR_PROGRESS_CALLER bodies move
- * only inside calls of this library; with GRADWEIR_PROGRESS_THREAD a helper thread moves them
- * meanwhile.
+ * Threads: a client belongs to one thread at a time. With GRADWEIR_PROGRESS_CALLER bodies move only
+ * inside calls of this library; with GRADWEIR_PROGRESS_THREAD a helper thread moves them meanwhile.
+ * A client does not survive fork(): open it in the child.
+ *
+ * Memory: bound memory stays the caller's. `gradient` is read during push and accumulate only,
+ * `parameters` is written during wait (of a pull) and read during offer only. The library has its
+ * own buffers, taken at bind: (outstanding + 1) x 4 bytes x elements, and one more for accumulate.
  *
  * Groups of ranks that act as one worker come with a header of their own. */
 #ifndef GRADWEIR_H
 #define GRADWEIR_H
 
 #include <gradweir/status.h>
-
 #include <stddef.h>
 #include <stdint.h>
 
@@ -76,17 +81,17 @@ typedef struct gradweir_options {
     const char *address; /* the coordinator's "host:port" */
     const char
         *identity; /* this worker's name, up to 63 bytes; two with one name fence each other */
-    enum gradweir_role role; /* a reader only pulls */
-    const char *public_key;  /* CURVE keys, 40 characters; all NULL: none */
+    uint32_t role; /* enum gradweir_role: a reader only pulls */
+    const char *public_key; /* CURVE keys, 40 characters; all NULL: none */
     const char *secret_key;
     const char *server_key;
-    int insecure; /* 1: no keys although the address is not loopback */
+    uint32_t insecure; /* 1: no keys although the address is not loopback */
     uint32_t
         connect_timeout_ms; /* how long open and bind wait for a server that is not there: 10000 */
     uint32_t outstanding;   /* pushes at a time that have no verdict yet, 1..8: 1 */
     const char *transport;  /* how floats travel: "auto", "posix", "tcp", "rc" */
     const char *devices;    /* network devices for them, "" = by address */
-    enum gradweir_progress progress;
+    uint32_t progress;      /* enum gradweir_progress */
 } gradweir_options;
 
 /* How the optimizer treats the tensors of a group; negative numbers mean: as the servers' settings.
@@ -94,15 +99,15 @@ typedef struct gradweir_options {
 typedef struct gradweir_group {
     double learning_rate_scale; /* >= 0 */
     double weight_decay, beta1, beta2;
-    int frozen;
+    uint32_t frozen; /* 1: never stepped */
 } gradweir_group;
 
 /* A tensor of the model. All workers bind the same tensors in the same order. */
 typedef struct gradweir_tensor {
-    const char *name;    /* 1..63 bytes, unique */
-    uint32_t dimensions; /* 0..8; 0 is a scalar */
-    uint64_t shape[8];   /* elements per dimension, row-major, no gaps */
-    enum gradweir_kind kind;
+    const char *name;     /* 1..63 bytes, unique */
+    uint32_t dimensions;  /* 0..8; 0 is a scalar */
+    uint64_t shape[8];    /* elements per dimension, row-major, no gaps */
+    uint32_t kind;        /* enum gradweir_kind */
     uint32_t group;       /* 0, or as gradweir_group_add told */
     void *parameters;     /* written by pull, read by offer. PARAMETER: float[elements];
                              MOMENTS: struct { double count, mean, m2; }[elements], all workers' */
@@ -112,14 +117,14 @@ typedef struct gradweir_tensor {
 
 typedef struct gradweir_receipt {
     gradweir_status status; /* OK, or why there is no verdict and no parameters */
-    enum gradweir_verdict verdict;
-    uint64_t version;   /* push: newest at its admission; pull: what you have now */
-    uint64_t sequence;  /* push: its number, 1, 2, 3, ... */
-    uint64_t index;     /* of its record in the log */
-    uint64_t staleness; /* versions between its basis and its admission */
-    float weight;       /* samples^alpha x decay x clip, before the average divides */
-    uint64_t element;   /* NOT_FINITE: first such element of the model */
-    char tensor[64];    /* NOT_FINITE: the tensor's name; else "" */
+    uint32_t verdict;       /* enum gradweir_verdict */
+    uint64_t version;       /* push: newest at its admission; pull: what you have now */
+    uint64_t sequence;      /* push: its number, 1, 2, 3, ... */
+    uint64_t index;         /* of its record in the log */
+    uint64_t staleness;     /* versions between its basis and its admission */
+    float weight;           /* samples^alpha x decay x clip, before the average divides */
+    uint64_t element;       /* NOT_FINITE: first such element of the model */
+    char tensor[64];        /* NOT_FINITE: the tensor's name, "" when merely too large; else "" */
 } gradweir_receipt;
 
 /* Defaults: 127.0.0.1:7070, identity "" (the servers choose one), a worker, auto, caller. */
@@ -159,7 +164,9 @@ GRADWEIR_API gradweir_status gradweir_push(gradweir_client *client, uint64_t sam
  * accumulates and a push are one push of the whole batch, within rounding. */
 GRADWEIR_API gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples);
 
-/* Asks for the newest version. The bound parameter memory is written inside gradweir_wait. */
+/* Asks for the newest version. The bound parameter memory is written inside gradweir_wait, so
+ * gradients may be computed and pushed meanwhile. While one is under way, the same ticket is given
+ * again; a pull that nobody has waited for gives way to the next one. */
 GRADWEIR_API gradweir_status gradweir_pull(gradweir_client *client, gradweir_ticket *ticket);
 
 /* Waits for a ticket. OK: *receipt is filled, also when the verdict is a refusal. ERR_TIMEOUT: it
@@ -200,13 +207,14 @@ GRADWEIR_API gradweir_status gradweir_save(gradweir_client *client);
 GRADWEIR_API gradweir_status gradweir_status_json(gradweir_client *client, uint32_t timeout_ms,
                                                   char *text, size_t size);
 
-/* Diagnostic lines go to sink instead of stderr; NULL: nowhere. Called from whichever thread is
- * inside the library. */
+/* Diagnostic lines go to sink, NULL: nowhere; level 0 error, 1 warning, 2 information. Until then
+ * warnings go to stderr. Called from whichever thread is inside the library; it must not call back
+ * into the client. */
 typedef void (*gradweir_log_sink)(void *context, int level, const char *line);
 GRADWEIR_API void gradweir_log_to(gradweir_client *client, gradweir_log_sink sink, void *context);
 
 GRADWEIR_API const char *gradweir_status_text(gradweir_status status);
-GRADWEIR_API const char *gradweir_verdict_text(enum gradweir_verdict verdict);
+GRADWEIR_API const char *gradweir_verdict_text(uint32_t verdict);
 
 /* Why this thread's last failing call failed; valid until its next one. */
 GRADWEIR_API const char *gradweir_last_error(void);
