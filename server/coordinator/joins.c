@@ -183,6 +183,7 @@ void joins_came(struct order *order, struct peer *peer, const struct message_joi
         order->workers[peer->index].lost_ns = order->now_ns;
     }
     peer->state = PEER_JOINING;
+    peer->turn = ++order->tickets;
     peer->join = *join;
 }
 
@@ -197,21 +198,33 @@ static void ask_for_layout(struct order *order)
     }
 }
 
+/* As they came: of two connections of one worker the later one counts. */
+static struct peer *earliest(struct order *order)
+{
+    struct peer *first = NULL;
+    for (uint32_t i = 0; i < order->peers_max; i++) {
+        struct peer *peer = &order->peers[i];
+        if (peer->state == PEER_JOINING && (!first || peer->turn < first->turn))
+            first = peer;
+    }
+    return first;
+}
+
 void joins_retry(struct order *order)
 {
     if (!order->model) {
         ask_for_layout(order);
         return;
     }
-    for (uint32_t i = 0; i < order->peers_max; i++) {
-        struct peer *peer = &order->peers[i];
-        if (peer->state != PEER_JOINING)
-            continue;
+    struct peer *peer;
+    while ((peer = earliest(order))) {
         if (peer->join.layout_hash != 0 && peer->join.layout_hash != order->model->hash) {
             peer->state = PEER_NEW;
             joins_came(order, peer, &peer->join);
         } else if (order->ledger.mapped && order_room(order)) {
             take(order, peer);
+        } else {
+            return;
         }
     }
 }

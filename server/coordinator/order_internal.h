@@ -34,6 +34,7 @@ struct peer {
     uint32_t state;           /* enum peer_state */
     uint32_t index;           /* of its worker or member */
     struct message_join join; /* JOINING: what waits */
+    uint64_t turn;            /* JOINING: smaller came earlier */
 };
 
 struct order_member {
