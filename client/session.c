@@ -51,6 +51,12 @@ void session_join(struct session *session)
     memcpy(message->join.nonce, session->options.nonce, NONCE_BYTES);
 }
 
+static void say_bye(struct session *session)
+{
+    session_tell(session, MESSAGE_BYE)->bye.name =
+        (struct name){.worker = session->worker, .incarnation = session->incarnation};
+}
+
 /* Members. */
 
 static void say_hello(struct session *session, uint32_t index)
@@ -151,6 +157,10 @@ static void came_in(struct session *session, const struct message *message)
     session->first = joined->first;
     session->chunk_bytes = joined->chunk_bytes;
     session->joined = true;
+    if (session->leaving) { /* the farewell went to nobody: it named an incarnation of before */
+        say_bye(session);
+        return;
+    }
     if (joined->version > session->newest || !same_timeline)
         session->newest = joined->version;
     memcpy(session->pass, joined->pass, sizeof session->pass);
@@ -247,8 +257,7 @@ static void leave(struct session *session)
         session_act(session, SESSION_LEFT);
         return;
     }
-    session_tell(session, MESSAGE_BYE)->bye.name =
-        (struct name){.worker = session->worker, .incarnation = session->incarnation};
+    say_bye(session);
 }
 
 void session_step(struct session *session, const struct session_event *event,
