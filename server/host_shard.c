@@ -42,6 +42,17 @@ static gradweir_status start_recording(struct shard_loop *loop, const struct mod
                                 options->record_bytes_max, &loop->recording);
 }
 
+static void say_ready(struct shard_loop *loop)
+{
+    control_send(loop->control, CONTROL_SERVER,
+                 &(struct message){.kind = MESSAGE_READY,
+                                   .epoch = 1,
+                                   .timeline = 1,
+                                   .ready = {.shard = loop->member.shard,
+                                             .layout_hash = loop->member.layout_hash,
+                                             .bytes = loop->arena_bytes}});
+}
+
 static gradweir_status layout_arrived(struct shard_loop *loop)
 {
     struct model *model;
@@ -49,17 +60,17 @@ static gradweir_status layout_arrived(struct shard_loop *loop)
     gradweir_status status = take_memory(loop, model);
     if (status == GRADWEIR_OK)
         status = start_recording(loop, model);
-    const uint64_t hash = model->hash;
     model_free(model);
     TRY(status);
-    control_send(loop->control, CONTROL_SERVER,
-                 &(struct message){.kind = MESSAGE_READY,
-                                   .epoch = 1,
-                                   .timeline = 1,
-                                   .ready = {.shard = loop->member.shard,
-                                             .layout_hash = hash,
-                                             .bytes = loop->arena_bytes}});
+    say_ready(loop);
     return GRADWEIR_OK;
+}
+
+static void tell_core(struct shard_loop *loop, const struct message *message)
+{
+    shard_loop_event(loop, &(struct shard_event){.kind = SHARD_MESSAGE,
+                                                 .now_ns = (int64_t)clock_now_ns(),
+                                                 .message = message});
 }
 
 static gradweir_status message_arrived(struct shard_loop *loop, const struct message *message)
@@ -70,8 +81,12 @@ static gradweir_status message_arrived(struct shard_loop *loop, const struct mes
         return fail((gradweir_status)message->denied.status, "the coordinator says: %s",
                     message->denied.text);
     case MESSAGE_MEMBER:
-        if (!loop->shard)
+        if (!loop->shard) {
             loop->member = message->member;
+            return GRADWEIR_OK;
+        }
+        say_ready(loop); /* a new connection; the core says again what the old one may have lost */
+        tell_core(loop, message);
         return GRADWEIR_OK;
     case MESSAGE_PAGE:
         if (loop->shard || message->page.content != CONTENT_LAYOUT)
@@ -80,9 +95,7 @@ static gradweir_status message_arrived(struct shard_loop *loop, const struct mes
         return content_whole(loop->assembler) ? layout_arrived(loop) : GRADWEIR_OK;
     default:
         if (loop->shard)
-            shard_loop_event(loop, &(struct shard_event){.kind = SHARD_MESSAGE,
-                                                         .now_ns = (int64_t)clock_now_ns(),
-                                                         .message = message});
+            tell_core(loop, message);
         return GRADWEIR_OK;
     }
 }
@@ -100,7 +113,7 @@ static gradweir_status enlist(struct shard_loop *loop)
         message.enlist.index = shard_ledger(loop->shard)->index;
         message.enlist.hash = shard_ledger(loop->shard)->hash;
     }
-    TRY(random_entropy(message.enlist.instance, sizeof message.enlist.instance));
+    memcpy(message.enlist.instance, loop->instance, sizeof message.enlist.instance);
     snprintf(message.enlist.address, sizeof message.enlist.address, "%s",
              transport_address(loop->transport));
     control_send(loop->control, CONTROL_SERVER, &message);
@@ -156,6 +169,7 @@ static gradweir_status turn(struct shard_loop *loop)
 
 static gradweir_status open_all(struct shard_loop *loop)
 {
+    TRY(random_entropy(loop->instance, sizeof loop->instance));
     const struct host_shard *host = loop->host;
     TRY(control_connect(host->context, &host->options->control, host->coordinator, &loop->control));
     TRY(content_assembler_new(CONTENT_BYTES_MAX, &loop->assembler));

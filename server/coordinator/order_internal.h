@@ -42,6 +42,7 @@ struct order_member {
     bool known;    /* was here once: its memory holds our log */
     bool ready;
     char address[ADDRESS_MAX];
+    uint8_t instance[NONCE_BYTES]; /* of its process */
     uint64_t logged;
     bool stepped_any;
     uint64_t stepped;

@@ -75,7 +75,7 @@ static const char *enlist_refused(const struct order *order, const struct peer *
         return "that makes no sense";
     const struct order_member *member = &order->members[enlist->shard];
     *status = GRADWEIR_ERR_REFUSED;
-    if (member->peer != 0)
+    if (member->peer != 0 && memcmp(member->instance, enlist->instance, NONCE_BYTES) != 0)
         return "that shard is here already";
     if (member->ready && enlist->cold)
         return "this shard's memory is lost, and with it what the job has learned";
@@ -124,6 +124,10 @@ void roster_enlist(struct order *order, struct peer *peer, const struct message_
         return;
     }
     struct order_member *member = &order->members[enlist->shard];
+    struct peer *old = roster_find(order, member->peer);
+    if (old) /* the same process has noticed before us that its connection broke */
+        old->state = PEER_NEW;
+    memcpy(member->instance, enlist->instance, NONCE_BYTES);
     peer->state = PEER_SHARD;
     peer->index = enlist->shard;
     member->peer = peer->number;

@@ -169,6 +169,14 @@ static void say_sums(struct shard *shard)
     shard->step.phase = STEP_WAIT_SUMMED;
 }
 
+void apply_say_again(struct shard *shard)
+{
+    if (shard->has_first)
+        say_stepped(shard);
+    if (shard->step.phase == STEP_WAIT_SUMMED)
+        say_sums(shard);
+}
+
 static uint64_t tile_end(const struct shard *shard)
 {
     const uint64_t tile =

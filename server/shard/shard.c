@@ -68,6 +68,11 @@ static void message_came(struct shard *shard, const struct message *message)
         return;
     switch (message->kind) {
     case MESSAGE_RECORD: record_came(shard, &message->record); break;
+    case MESSAGE_MEMBER: /* a new connection: what the old one may have lost is said again */
+        say_logged(shard);
+        slots_say_again(shard);
+        apply_say_again(shard);
+        break;
     case MESSAGE_WHOLE: whole_came(shard, message->whole.version); break;
     case MESSAGE_CLOSE: slot_close(shard, &message->close); break;
     case MESSAGE_ENTRY:

@@ -21,9 +21,10 @@ struct slot {
     struct name name;
     uint64_t peer; /* who sends it */
     uint64_t digest, basis, received;
-    uint32_t in_flight;  /* bodies on their way into it */
-    bool bad;            /* a checksum or the geometry was wrong */
-    bool scanning, told; /* measured; LANDED was said */
+    uint32_t in_flight;           /* bodies on their way into it */
+    bool bad;                     /* a checksum or the geometry was wrong */
+    bool scanning, told;          /* measured; LANDED was said */
+    struct message_landed landed; /* what was said */
     bool closing;
     uint64_t close_generation, close_after;
 };
@@ -136,6 +137,7 @@ void slot_landed(struct shard *shard, const struct shard_event *event);
 void slot_scanned(struct shard *shard, const struct shard_event *event);
 void slot_close(struct shard *shard, const struct message_close *close);
 void slots_free_due(struct shard *shard); /* CLOSEs whose record is applied now */
+void slots_say_again(struct shard *shard);
 
 /* params.c */
 uint32_t
@@ -151,6 +153,7 @@ int64_t pulls_next(const struct shard *shard);
 void apply_logged(struct shard *shard, const struct record *record);
 void apply_done(struct shard *shard, const struct shard_event *event); /* a tile came back */
 void apply_advance(struct shard *shard);
+void apply_say_again(struct shard *shard);
 
 /* Tokens of actions: what came back. */
 enum token_kind { TOKEN_CHUNK = 1, TOKEN_SCAN, TOKEN_TILE, TOKEN_PULL };

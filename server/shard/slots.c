@@ -20,6 +20,16 @@ static bool bit(const uint64_t *bits, uint64_t i)
     return bits[i / 64] >> (i % 64) & 1;
 }
 
+static void tell_scan(const struct shard *shard, struct message_landed *landed,
+                      const struct shard_event *scan)
+{
+    if (scan->not_finite != UINT64_MAX)
+        landed->not_finite = shard->options.member.first + scan->not_finite;
+    else
+        memcpy(&landed->magnitude, &scan->largest_bits, sizeof scan->largest_bits);
+    landed->sum_squares = isfinite(scan->sum_squares) ? scan->sum_squares : 0;
+}
+
 static void say_landed(struct shard *shard, uint32_t index, const struct shard_event *scan)
 {
     struct slot *slot = &shard->slots[index];
@@ -31,13 +41,9 @@ static void say_landed(struct shard *shard, uint32_t index, const struct shard_e
                                               .intact = !slot->bad,
                                               .not_finite = UINT64_MAX};
     slot->told = true;
-    if (!scan)
-        return;
-    if (scan->not_finite != UINT64_MAX)
-        message->landed.not_finite = shard->options.member.first + scan->not_finite;
-    else
-        memcpy(&message->landed.magnitude, &scan->largest_bits, sizeof scan->largest_bits);
-    message->landed.sum_squares = isfinite(scan->sum_squares) ? scan->sum_squares : 0;
+    if (scan)
+        tell_scan(shard, &message->landed, scan);
+    slot->landed = message->landed;
 }
 
 /* The tail of MOMENTS is judged here: a NaN count would poison all that follow. Its elements are
@@ -229,6 +235,14 @@ void slots_free_due(struct shard *shard)
             shard->applied >= slot->close_after)
             free_slot(shard, i);
     }
+}
+
+/* The connection to the coordinator was lost, and perhaps some LANDED with it. */
+void slots_say_again(struct shard *shard)
+{
+    for (uint32_t i = 0; i < shard->options.member.slots; i++)
+        if (shard->slots[i].told && !shard->slots[i].closing)
+            tell(shard, MESSAGE_LANDED)->landed = shard->slots[i].landed;
 }
 
 void slot_close(struct shard *shard, const struct message_close *close)
