@@ -208,6 +208,7 @@ struct reference {
     X(zombies)                                                                                     \
     X(byes)                                                                                        \
     X(shard_stops)                                                                                 \
+    X(shard_breaks)                                                                                \
     X(repeats)                                                                                     \
     X(old_epochs)                                                                                  \
     X(not_finite)                                                                                  \
@@ -265,6 +266,7 @@ struct sim {
     struct sim_actor actors[SIM_ACTORS];
     struct order *order;
     struct order_actions order_actions;
+    uint32_t members[SIM_SHARDS]; /* peer of each, from MEMBER; 0: none yet */
     struct sim_shard shards[SIM_SHARDS];
     struct sim_worker *workers; /* SIM_WORKERS of them */
     uint32_t workers_n;
@@ -335,6 +337,7 @@ struct sim_connection *data_connection(struct sim *sim, uint32_t number);
 /* sim_server.c */
 void server_start(struct sim *sim);
 void server_stop(struct sim *sim);
+void server_enlist(struct sim *sim, uint32_t shard);
 void server_order(struct sim *sim, const struct order_event *event);
 void server_shard(struct sim *sim, uint32_t shard, const struct shard_event *event);
 void server_shard_message(struct sim *sim, uint32_t shard, const struct message *message);

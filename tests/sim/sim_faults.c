@@ -116,6 +116,7 @@ static void say_bye(struct sim *sim, uint32_t worker)
         sim->workers[worker].leaving || sim->actors[actor_worker(worker)].peer == 0)
         return;
     sim->counts.byes++;
+    sim_tell(sim, "FAULT: worker %u leaves in order", worker);
     sim->workers[worker].leaving = true;
     worker_step(sim, worker, (struct session_event){.kind = SESSION_BYE});
 }
@@ -128,6 +129,18 @@ static void stop_shard(struct sim *sim)
     sim->counts.shard_stops++;
     sim_tell(sim, "FAULT: shard %u is stopped for %lld us", shard, (long long)(ns / US));
     stop(sim, actor_shard(shard), ns);
+}
+
+static void break_shard(struct sim *sim)
+{
+    const uint32_t shard = (uint32_t)random_below(&sim->faults, sim->settings.shards);
+    const uint32_t actor = actor_shard(shard);
+    if (sim->actors[actor].peer == 0)
+        return;
+    sim->counts.shard_breaks++;
+    sim_tell(sim, "FAULT: shard %u's control connection breaks", shard);
+    control_break(sim, actor, false);
+    reconnect_later(sim, actor, 60);
 }
 
 /* Something that a worker once said is said again, over the connection it has now. */
@@ -189,8 +202,10 @@ static void one_fault(struct sim *sim)
         make_zombie(sim, worker);
     else if (which < 66)
         say_bye(sim, worker);
-    else if (which < 76)
+    else if (which < 73)
         stop_shard(sim);
+    else if (which < 77)
+        break_shard(sim);
     else if (which < 88)
         repeat(sim, worker);
     else if (which < 97)

@@ -122,6 +122,7 @@ static void reset(struct sim *sim, uint64_t seed)
         sim->jobs[i].used = false;
     memset(sim->names, 0, SIM_NAMES * sizeof *sim->names);
     memset(sim->slots, 0, sizeof sim->slots);
+    memset(sim->members, 0, sizeof sim->members);
     memset(sim->actors, 0, sizeof sim->actors);
     for (uint32_t i = 0; i < SIM_ACTORS; i++)
         sim->actors[i].slowness = 1;
@@ -160,6 +161,12 @@ static void tick(struct sim *sim, const struct sim_event *event)
                      &(struct shard_event){.kind = SHARD_TICK, .now_ns = sim->now_ns});
     else
         worker_step(sim, actor - 1 - SIM_SHARDS, (struct session_event){.kind = SESSION_TICK});
+}
+
+static void shard_up(struct sim *sim, uint32_t actor)
+{
+    control_up(sim, actor);
+    server_enlist(sim, actor - 1);
 }
 
 static void worker_event(struct sim *sim, const struct sim_event *event)
@@ -204,7 +211,12 @@ static void handle(struct sim *sim, const struct sim_event *event)
     case SIM_UP:
     case SIM_DOWN:
     case SIM_USER:
-    case SIM_RESTART: worker_event(sim, event); break;
+    case SIM_RESTART:
+        if (shared)
+            worker_event(sim, event);
+        else
+            shard_up(sim, event->actor);
+        break;
     default: data_event(sim, event); break;
     }
 }

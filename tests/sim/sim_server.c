@@ -39,7 +39,7 @@ static void send_all(struct sim *sim, const struct message *message)
 {
     check_all_told(sim, message);
     for (uint32_t i = 0; i < sim->settings.shards; i++)
-        control_to_peer(sim, sim->actors[actor_shard(i)].peer, message);
+        control_to_peer(sim, sim->members[i], message);
 }
 
 static void carry_out(struct sim *sim, const struct order_action *action)
@@ -47,6 +47,8 @@ static void carry_out(struct sim *sim, const struct order_action *action)
     switch (action->kind) {
     case ORDER_SEND:
         check_told(sim, action->peer, &action->message);
+        if (action->message.kind == MESSAGE_MEMBER)
+            sim->members[action->message.member.shard] = action->peer;
         control_to_peer(sim, action->peer, &action->message);
         break;
     case ORDER_SEND_ALL: send_all(sim, &action->message); break;
@@ -200,6 +202,14 @@ void server_shard(struct sim *sim, uint32_t index, const struct shard_event *eve
     server_wake(sim, actor_shard(index), next);
 }
 
+static void say_ready(struct sim *sim, uint32_t index)
+{
+    struct message ready = {.kind = MESSAGE_READY, .epoch = 1, .timeline = 1};
+    ready.ready = (struct message_ready){
+        .shard = index, .layout_hash = sim->model->hash, .bytes = sim->shards[index].bytes};
+    control_to_coordinator(sim, actor_shard(index), &ready);
+}
+
 /* The layout is here: memory, then READY. */
 static void make_shard(struct sim *sim, uint32_t index)
 {
@@ -227,10 +237,7 @@ static void make_shard(struct sim *sim, uint32_t index)
         shard_plant(shard->shard, sim->plant);
     if (shard_actions_max(shard->shard) > shard->actions.max)
         sim_fail(sim, "the simulator has too few shard actions");
-    struct message ready = {.kind = MESSAGE_READY, .epoch = 1, .timeline = 1};
-    ready.ready = (struct message_ready){
-        .shard = index, .layout_hash = sim->model->hash, .bytes = shard->bytes};
-    control_to_coordinator(sim, actor_shard(index), &ready);
+    say_ready(sim, index);
     server_wake(sim, actor_shard(index), sim->now_ns + MS);
 }
 
@@ -238,6 +245,8 @@ void server_shard_message(struct sim *sim, uint32_t index, const struct message 
 {
     struct sim_shard *shard = &sim->shards[index];
     sim_tell(sim, "shard %u hears %s", index, message_name(message->kind));
+    if (shard->shard && message->kind == MESSAGE_MEMBER)
+        say_ready(sim, index); /* a new connection */
     if (shard->shard)
         server_shard(sim, index,
                      &(struct shard_event){
@@ -251,6 +260,22 @@ void server_shard_message(struct sim *sim, uint32_t index, const struct message 
                  message_name(message->kind));
 }
 
+void server_enlist(struct sim *sim, uint32_t index)
+{
+    struct shard *shard = sim->shards[index].shard;
+    struct message message = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
+    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
+                                             .protocol_newest = PROTOCOL_VERSION,
+                                             .shard = index,
+                                             .instance = {(uint8_t)(index + 1)},
+                                             .cold = !shard};
+    if (shard) {
+        message.enlist.index = shard_ledger(shard)->index;
+        message.enlist.hash = shard_ledger(shard)->hash;
+    }
+    control_to_coordinator(sim, actor_shard(index), &message);
+}
+
 void server_start(struct sim *sim)
 {
     if (order_new(&sim->settings.order, &sim->order) != GRADWEIR_OK)
@@ -260,14 +285,8 @@ void server_start(struct sim *sim)
     if (order_actions_max(&sim->settings.order) > sim->order_actions.max)
         sim_fail(sim, "the simulator has too few coordinator actions");
     control_start(sim);
-    for (uint32_t i = 0; i < sim->settings.shards; i++) {
-        struct message message = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
-        message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
-                                                 .protocol_newest = PROTOCOL_VERSION,
-                                                 .shard = i,
-                                                 .cold = 1};
-        control_to_coordinator(sim, actor_shard(i), &message);
-    }
+    for (uint32_t i = 0; i < sim->settings.shards; i++)
+        server_enlist(sim, i);
 }
 
 void server_stop(struct sim *sim)
