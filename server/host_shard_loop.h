@@ -46,7 +46,7 @@ struct shard_loop {
     struct recording *recording;
     struct message_member member;
     uint8_t instance[NONCE_BYTES]; /* of this process, for ENLIST */
-    bool stopped; /* the coordinator said STOP */
+    bool stopped;                  /* the coordinator said STOP */
 
     struct shard_actions actions;
     struct shard_event *deferred; /* events that arose while actions were carried out */
