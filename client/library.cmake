@@ -31,6 +31,8 @@ function(gradweir_library objects)
     add_custom_target(gradweir_static ALL DEPENDS ${archive})
 
     list(JOIN GRADWEIR_NEEDS " " GRADWEIR_NEEDS_TEXT)
+    # From libdir, so that both packages are right wherever `cmake --install --prefix` puts them.
+    file(RELATIVE_PATH GRADWEIR_INCLUDES ${CMAKE_INSTALL_FULL_LIBDIR} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
     set(package ${CMAKE_INSTALL_LIBDIR}/cmake/gradweir)
     configure_file(${PROJECT_SOURCE_DIR}/client/gradweir.pc.in gradweir.pc @ONLY)
     configure_file(${PROJECT_SOURCE_DIR}/client/gradweirConfig.cmake.in gradweirConfig.cmake @ONLY)
