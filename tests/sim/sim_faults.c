@@ -181,8 +181,8 @@ static void tune(struct sim *sim, uint32_t worker)
     if (!worker_lives(sim, worker))
         return;
     sim->counts.tunes++;
-    memcpy(message.tune_ask.setting, "learning_rate", 14);
-    memcpy(message.tune_ask.value, chance(&sim->faults, 0.5) ? "0.002" : "0.01", 6);
+    strcpy(message.tune_ask.setting, "learning_rate");
+    strcpy(message.tune_ask.value, chance(&sim->faults, 0.5) ? "0.002" : "0.01");
     control_to_coordinator(sim, actor_worker(worker), &message);
 }
 
