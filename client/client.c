@@ -39,8 +39,9 @@ static gradweir_status check(const gradweir_options *options)
                     "options.size is %zu, this library's is %zu: call "
                     "gradweir_options_default",
                     options->size, sizeof *options);
-    if (!options->address || !options->address[0])
-        return fail(GRADWEIR_ERR_INVALID, "options.address is empty: \"host:port\" is wanted");
+    if (!options->address || !strchr(options->address, ':'))
+        return fail(GRADWEIR_ERR_INVALID, "options.address is \"%s\": \"host:port\" is wanted",
+                    options->address ? options->address : "");
     if (options->outstanding < 1 || options->outstanding > OUTSTANDING_MAX)
         return fail(GRADWEIR_ERR_INVALID, "options.outstanding is %u: 1 to %d are allowed",
                     options->outstanding, OUTSTANDING_MAX);
