@@ -28,7 +28,8 @@ static bool gets_on(const struct sim *sim, uint32_t index, char *text, size_t si
 {
     const struct sim_worker *worker = &sim->workers[index];
     char waits[160] = "it is idle";
-    if (worker->gone || worker->out ||
+    /* When all who could give the first parameters are gone, readers wait, rightly. */
+    if (worker->gone || worker->out || (worker->reader && !sim->reference->first) ||
         (worker->reader ? worker->pulls >= PULLS_WANTED : worker->verdicts >= VERDICTS_WANTED))
         return true;
     if (text) {
