@@ -114,7 +114,8 @@ gradweir_status ledger_settings_write(const struct law_settings *settings,
 gradweir_status ledger_settings_read(const char *text, struct law_settings *settings,
                                      struct optimizer_options *optimizer);
 
-/* One live setting of a TUNE record, applied to settings; ERR_INVALID names what was wrong. */
+/* One live setting of a TUNE record, applied to settings; ERR_INVALID names what was wrong.
+ * clip_average cannot be turned on: shards took memory for the average at start, or did not. */
 gradweir_status ledger_settings_tune(struct law_settings *settings, const char *name,
                                      const char *value);
 

@@ -263,6 +263,9 @@ gradweir_status ledger_settings_tune(struct law_settings *settings, const char *
     memcpy(&tuned, settings, sizeof tuned);
     if (!value_read(row, value, (uint8_t *)&tuned + row->offset))
         return fail(GRADWEIR_ERR_INVALID, "%s cannot be %s", name, value);
+    if (tuned.clip_average > 0.0 && settings->clip_average <= 0.0)
+        return fail(GRADWEIR_ERR_INVALID, "clip_average was off at start, and shards keep the "
+                                          "average only if it was on: start with a large one");
     if (law_settings_check(&tuned) != GRADWEIR_OK)
         return GRADWEIR_ERR_INVALID;
     memcpy(settings, &tuned, sizeof tuned);
