@@ -13,18 +13,38 @@ static struct record *oldest(struct shard *shard)
     return &records_of(shard)[shard->records_first];
 }
 
+static void settle(struct shard *shard)
+{
+    shard->applied = shard->records_count ? oldest(shard)->index - 1 : shard->ledger.index;
+}
+
 static void pop(struct shard *shard)
 {
-    shard->applied = oldest(shard)->index;
     shard->records_first = (shard->records_first + 1) % shard->records_max;
     shard->records_count--;
+    settle(shard);
+}
+
+/* Only what touches a float waits in the ring. So its bound is exact, however many workers come and
+ * go meanwhile: a slot has one waiting ADMIT, because it is granted again only when that is applied
+ * (CLOSE, FREED), and no two STEPs wait without an ADMIT between them, but for what the window held
+ * before. */
+static bool waits(const struct record *record)
+{
+    return record->kind == RECORD_FIRST || record->kind == RECORD_ADMIT ||
+           record->kind == RECORD_STEP;
+}
+
+bool apply_room(const struct shard *shard, const struct record *record)
+{
+    return !waits(record) || shard->records_count < shard->records_max;
 }
 
 void apply_logged(struct shard *shard, const struct record *record)
 {
-    ASSERT(shard->records_count < shard->records_max);
-    records_of(shard)[(shard->records_first + shard->records_count++) % shard->records_max] =
-        *record;
+    if (waits(record))
+        records_of(shard)[(shard->records_first + shard->records_count++) % shard->records_max] =
+            *record;
     if (record->kind == RECORD_LEAVE)
         session_left(shard, record->leave.worker, record->leave.incarnation);
     if (record->kind == RECORD_SUMMED) {
@@ -275,6 +295,7 @@ void apply_advance(struct shard *shard)
     const uint64_t before = shard->applied;
     while (shard->records_count && advance_once(shard))
         ;
+    settle(shard);
     if (shard->applied != before)
         slots_free_due(shard);
 }

@@ -32,7 +32,7 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->chunks =
         (uint32_t)((shard->body_bytes + options->chunk_bytes - 1) / options->chunk_bytes);
     shard->bit_words = (shard->chunks + 63) / 64;
-    shard->records_max = 4 * options->member.slots + 512;
+    shard->records_max = 2 * options->member.slots + WINDOW_MAX + 2;
     shard->layout_hash = model->hash;
     shard->groups_count = model->groups_count;
     memcpy(shard->groups, model->groups, sizeof shard->groups);
@@ -96,6 +96,12 @@ static gradweir_status check(const struct model *model, const struct shard_optio
     if (options->chunk_bytes == 0 || options->chunk_bytes % sizeof(float))
         return fail(GRADWEIR_ERR_INVALID, "chunk_bytes is %llu: a multiple of 4 is wanted",
                     (unsigned long long)options->chunk_bytes);
+    const uint64_t body = range.elements * sizeof(float) + range.moments * sizeof(struct moments);
+    if (options->chunk_bytes > UINT32_MAX || body / options->chunk_bytes >= CHUNKS_MAX)
+        return fail(
+            GRADWEIR_ERR_INVALID,
+            "%llu bytes in chunks of %llu: less than 4 GiB and at most %d of them are wanted",
+            (unsigned long long)body, (unsigned long long)options->chunk_bytes, CHUNKS_MAX);
     /* 2^40 elements in 512 + 64 + 4 arrays of 4 bytes stay far below 2^64. */
     return GRADWEIR_OK;
 }

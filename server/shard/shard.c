@@ -40,7 +40,9 @@ static void say_logged(struct shard *shard)
 
 static void record_came(struct shard *shard, const struct record *record)
 {
-    const gradweir_status status = ledger_apply(&shard->ledger, record);
+    const gradweir_status status = apply_room(shard, record)
+                                       ? ledger_apply(&shard->ledger, record)
+                                       : fail(GRADWEIR_ERR_FULL, "too many wait to be applied");
     if (status != GRADWEIR_OK) {
         say(shard, "shard %u refuses a record: %.400s", shard->options.member.shard, fail_reason());
         return;

@@ -74,7 +74,8 @@ struct shard_event {
 enum shard_action_kind {
     SHARD_SEND = 1, /* message to the coordinator */
     SHARD_REPLY,    /* head and `length` bytes at `offset` to peer; SENT with token comes back when
-                       token != 0 */
+                       token != 0. The crc of a PARAMETERS head is the shell's to fill in: CRC32C of
+                       the body, just before it leaves */
     SHARD_TAKE,     /* let the offered body move to `offset`; LANDED with token comes back */
     SHARD_REFUSE,   /* throw the offered body away */
     SHARD_HANGUP,   /* end this peer's connection; PEER_LOST comes back */

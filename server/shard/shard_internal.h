@@ -10,8 +10,9 @@
 
 enum {
     PARAMETER_SLOTS_MAX = 64,
-    REPLIES_AHEAD = 4,      /* bodies of one pull that may be on their way */
-    TILE_ELEMENTS = 131072, /* one STEP action, unless set: well under 2 ms */
+    CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
+    REPLIES_AHEAD = 4,                  /* bodies of one pull that may be on their way */
+    TILE_ELEMENTS = 131072,             /* one STEP action, unless set: well under 2 ms */
     PULSE_NS = 200000000
 };
 
@@ -91,7 +92,7 @@ struct shard {
     struct parameter_slot parameters[PARAMETER_SLOTS_MAX];
     struct entry entries[WORKERS_MAX];
 
-    uint32_t records_max, records_first, records_count; /* ring: logged and not applied */
+    uint32_t records_max, records_first, records_count; /* ring: logged, to be applied */
     uint64_t applied;
     bool has_first, whole_known;
     uint64_t version, whole; /* newest stepped; newest that all have */
@@ -150,6 +151,7 @@ void pulls_retry(struct shard *shard); /* after a new version, a WHOLE, or time 
 int64_t pulls_next(const struct shard *shard);
 
 /* apply.c */
+bool apply_room(const struct shard *shard, const struct record *record);
 void apply_logged(struct shard *shard, const struct record *record);
 void apply_done(struct shard *shard, const struct shard_event *event); /* a tile came back */
 void apply_advance(struct shard *shard);
