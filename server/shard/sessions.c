@@ -41,6 +41,10 @@ static gradweir_status judge(const struct shard *shard, const struct head_hello 
         return GRADWEIR_ERR_MISMATCH;
     if (head->worker >= WORKERS_MAX)
         return GRADWEIR_ERR_INVALID;
+    if (head->epoch > shard->ledger.epoch || head->timeline > shard->ledger.timeline)
+        return GRADWEIR_ERR_AGAIN; /* its news has not come here yet */
+    if (head->epoch < shard->ledger.epoch || head->timeline < shard->ledger.timeline)
+        return GRADWEIR_ERR_MISMATCH;
     const struct entry *entry = &shard->entries[head->worker];
     if (!entry->known || head->incarnation > entry->incarnation)
         return GRADWEIR_ERR_AGAIN;
@@ -64,6 +68,17 @@ static struct session *open_session(struct shard *shard, uint32_t worker, uint64
     return free;
 }
 
+/* A body of the worker's old connection may still move, or fail. Until it has, a chunk sent again
+ * would be taken for a repeat, and nobody would send it a third time. */
+static bool old_bodies_move(const struct shard *shard, uint32_t worker, uint64_t peer)
+{
+    for (uint32_t i = 0; i < shard->options.member.slots; i++)
+        if (shard->slots[i].in_flight && shard->slots[i].name.worker == worker &&
+            shard->slots[i].peer != peer)
+            return true;
+    return false;
+}
+
 void session_hello(struct shard *shard, const struct shard_event *event)
 {
     struct head_hello head;
@@ -75,8 +90,9 @@ void session_hello(struct shard *shard, const struct shard_event *event)
         return;
     }
     struct session *session = open_session(shard, head.worker, event->peer);
-    if (!session) {
-        answer(shard, event->peer, GRADWEIR_ERR_FULL, 0);
+    const bool moves = old_bodies_move(shard, head.worker, event->peer);
+    if (!session || moves) {
+        answer(shard, event->peer, moves ? GRADWEIR_ERR_AGAIN : GRADWEIR_ERR_FULL, 0);
         return;
     }
     *session = (struct session){.peer = event->peer,
