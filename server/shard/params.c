@@ -13,12 +13,17 @@ uint32_t parameters_find(const struct shard *shard, uint64_t version)
     return UINT32_MAX;
 }
 
+/* Its version is wanted, whoever reads it. */
+static bool wanted(const struct shard *shard, const struct parameter_slot *slot)
+{
+    return slot->version == shard->version || (shard->whole_known && slot->version == shard->whole);
+}
+
 static bool may_go(const struct shard *shard, const struct parameter_slot *slot)
 {
     if (!slot->used)
         return true;
-    if (slot->writing || slot->version == shard->version ||
-        (shard->whole_known && slot->version == shard->whole))
+    if (slot->writing || wanted(shard, slot))
         return false;
     return slot->pins == 0 || shard->plant.pin_ignored;
 }
@@ -31,7 +36,7 @@ static void hang_up_late_readers(struct shard *shard)
         struct pull *pull = &pulls[i];
         if (pull->used && !pull->abandoned && pull->parameters != UINT32_MAX &&
             shard->now_ns > pull->deadline_ns &&
-            shard->parameters[pull->parameters].version != shard->version) {
+            !wanted(shard, &shard->parameters[pull->parameters])) {
             pull->abandoned = true;
             act(shard, SHARD_HANGUP)->peer = pull->peer;
         }
