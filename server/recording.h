@@ -40,8 +40,9 @@ const struct model *recording_model(const struct recording_reader *reader);
 gradweir_status recording_next(struct recording_reader *reader, struct record *record);
 
 /* Copies `elements` floats from `first` on of the body of this log index, and the whole MOMENTS
- * tail when moments is not NULL. ERR_CORRUPT when a shard's file lacks it or its checksum is wrong.
- */
+ * tail when moments is not NULL. Indexes are asked for in rising order. ERR_AGAIN when a shard's
+ * file ends before it (it was cut short), ERR_CORRUPT when the file lacks it or its checksum is
+ * wrong. */
 gradweir_status recording_fetch(struct recording_reader *reader, uint64_t index, uint64_t first,
                                 uint64_t elements, float *floats, struct moments *moments);
 

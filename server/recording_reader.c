@@ -170,8 +170,10 @@ static gradweir_status find_body(struct bodies *bodies, uint64_t index, const ui
         memcpy(head, place, sizeof head);
         const uint64_t due =
             bodies->elements * sizeof(float) + bodies->moments * sizeof(struct moments);
-        if (head[0] > index || head[1] != due ||
-            head[1] > bodies->file.count - bodies->at - BODY_HEAD)
+        if (head[0] > index || head[1] != due)
+            return fail(GRADWEIR_ERR_CORRUPT, "the recording has no body for log index %llu",
+                        (unsigned long long)index);
+        if (due > bodies->file.count - bodies->at - BODY_HEAD)
             break;
         if (head[0] < index) {
             bodies->at += BODY_HEAD + head[1];
@@ -183,8 +185,7 @@ static gradweir_status find_body(struct bodies *bodies, uint64_t index, const ui
                         (unsigned long long)index);
         return GRADWEIR_OK;
     }
-    return fail(GRADWEIR_ERR_CORRUPT, "the recording has no body for log index %llu",
-                (unsigned long long)index);
+    return GRADWEIR_ERR_AGAIN;
 }
 
 gradweir_status recording_fetch(struct recording_reader *reader, uint64_t index, uint64_t first,

@@ -8,7 +8,6 @@
 #include "server/shard/shard_local.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +17,7 @@ struct replay {
     struct shard_local *shards[MEMBERS_MAX];
     struct arithmetic_tree sums; /* of the step that waits for SUMMED */
     uint64_t sums_version;
-    double clip_average;
+    double clip_average; /* in force at that step: it can be tuned */
     uint64_t *digests;
     struct replay_result result;
 };
@@ -31,7 +30,6 @@ static gradweir_status open_shards(struct replay *replay, const struct record *m
     const struct model *model = recording_model(replay->reader);
     if (map->map.layout_hash != model->hash)
         return fail(GRADWEIR_ERR_CORRUPT, "the log was made with another layout than layout.model");
-    replay->clip_average = law.clip_average;
     for (uint32_t i = 0; i < replay->options->shards; i++) {
         const struct model_range range = model_shard(model, replay->options->shards, i);
         const struct shard_options options = {.member = {.shard = i,
@@ -169,6 +167,8 @@ static gradweir_status replay_record(struct replay *replay, const struct record 
     if (record->kind == RECORD_SUMMED)
         TRY(check_summed(replay, &record->summed));
     TRY(feed(replay, &message));
+    if (record->kind == RECORD_STEP)
+        replay->clip_average = shard_ledger(replay->shards[0]->shard)->law.settings.clip_average;
     replay->result.records++;
     replay->result.admitted += record->kind == RECORD_ADMIT;
     replay->result.refused += record->kind == RECORD_REFUSE;
@@ -179,6 +179,18 @@ static gradweir_status replay_record(struct replay *replay, const struct record 
     return GRADWEIR_OK;
 }
 
+/* ERR_AGAIN when the recording, or what is wanted of it, is over. */
+static gradweir_status replay_next(struct replay *replay)
+{
+    struct record record;
+    TRY(recording_next(replay->reader, &record));
+    if (record.kind == RECORD_STEP && record.step.version > replay->options->until)
+        return GRADWEIR_ERR_AGAIN;
+    const gradweir_status status = replay_record(replay, &record);
+    replay->result.cut_short = status == GRADWEIR_ERR_AGAIN;
+    return status;
+}
+
 static gradweir_status replay_all(struct replay *replay)
 {
     const struct replay_options *options = replay->options;
@@ -187,17 +199,12 @@ static gradweir_status replay_all(struct replay *replay)
     replay->digests = calloc(model->blocks + 1, sizeof *replay->digests);
     if (!replay->digests)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for digests");
-    for (;;) {
-        struct record record;
-        const gradweir_status status = recording_next(replay->reader, &record);
-        if (status == GRADWEIR_ERR_AGAIN)
-            break;
-        TRY(status);
-        const bool beyond = record.kind == RECORD_STEP && record.step.version > options->until;
-        if (beyond)
-            break;
-        TRY(replay_record(replay, &record));
-    }
+    gradweir_status status;
+    do {
+        status = replay_next(replay);
+    } while (status == GRADWEIR_OK);
+    if (status != GRADWEIR_ERR_AGAIN)
+        return status;
     if (!replay->shards[0])
         return fail(GRADWEIR_ERR_STATE, "the recording in %s holds no records", options->folder);
     return take_digest(replay);

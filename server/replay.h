@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -18,8 +19,11 @@ struct replay_options {
 
 struct replay_result {
     uint64_t version, digest, records, admitted, refused;
+    bool cut_short; /* the bodies end before the log does: a killed process, or the byte bound */
 };
 
+/* ERR_CORRUPT when a record, a body or a recomputed sum differs from the run's; result then tells
+ * how far it went, without a digest. */
 gradweir_status replay_run(const struct replay_options *options, struct replay_result *result);
 
 /* gradweir-server replay DIR [--until V] [--shards N] [--simd NAME] [--every K] */

@@ -25,6 +25,8 @@ static gradweir_status run(const struct settings *settings, const char *folder)
         .out = stdout};
     struct replay_result result;
     TRY(replay_run(&options, &result));
+    if (result.cut_short)
+        printf("the bodies end before the log: what came after cannot be replayed\n");
     printf("replayed %llu records (%llu admitted, %llu refused) on %u shards: version %llu digest "
            "%016llx\n",
            (unsigned long long)result.records, (unsigned long long)result.admitted,
