@@ -15,7 +15,7 @@ function(gradweir_library objects)
     add_library(gradweir_shared SHARED $<TARGET_OBJECTS:${objects}>)
     target_link_libraries(gradweir_shared PRIVATE gradweir_common)
     if(NOT GRADWEIR_SANITIZE AND NOT GRADWEIR_SANITIZE_THREADS) # clang's sanitizers come with the program
-            target_link_options(gradweir_shared PRIVATE -Wl,--no-undefined)
+        target_link_options(gradweir_shared PRIVATE -Wl,--no-undefined)
     endif()
     target_include_directories(gradweir_shared INTERFACE ${PROJECT_SOURCE_DIR}/client/include)
     set_target_properties(gradweir_shared PROPERTIES OUTPUT_NAME gradweir
