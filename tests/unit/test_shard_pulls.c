@@ -1,0 +1,192 @@
+#include "tests/unit/shard_rig.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static struct rig rig;
+static uint32_t session;
+enum { BODY = RIG_ELEMENTS * 4 + RIG_MOMENTS * 24, CHUNKS = 4 };
+
+static void start(void)
+{
+    rig_init(&rig, RIG_ELEMENTS);
+    rig_start(&rig, 0, 1);
+    rig_join(&rig, 0, ROLE_WORKER);
+    session = rig_hello(&rig, 0, 50);
+    rig_fill(&rig, 0, 1);
+    cr_assert(rig_first(&rig, 0, 0));
+}
+
+static void end(void)
+{
+    rig_end(&rig);
+}
+
+TestSuite(shard_pulls, .init = start, .fini = end);
+
+static void step(void)
+{
+    rig_fill(&rig, 1, 1);
+    cr_assert(rig_admit(&rig, 0, 1));
+    cr_assert(rig_step_one(&rig, 1));
+}
+
+static void whole(uint64_t version)
+{
+    rig_say(&rig, &(struct message){.kind = MESSAGE_WHOLE, .whole = {version}});
+}
+
+static struct head_pull pull_head(uint64_t version, uint16_t flags)
+{
+    return (struct head_pull){.kind = HEAD_PULL,
+                              .flags = flags,
+                              .session = session,
+                              .epoch = 1,
+                              .timeline = 1,
+                              .ticket = 4,
+                              .version = version,
+                              .length = UINT64_MAX};
+}
+
+static void pull(uint64_t version, uint16_t flags)
+{
+    const struct head_pull head = pull_head(version, flags);
+    rig_head(&rig, 50, &head, 0);
+}
+
+static bool reply_of(uint8_t kind, struct head_parameters *head)
+{
+    const struct shard_action *action = rig_reply(&rig, kind, 0);
+    if (action)
+        memcpy(head, &action->head, sizeof *head);
+    return action != NULL;
+}
+
+static void sent(uint64_t token, gradweir_status status)
+{
+    rig_event(&rig, (struct shard_event){.kind = SHARD_SENT, .token = token, .status = status});
+}
+
+Test(shard_pulls, a_body_leaves_in_chunks_from_the_slot_itself)
+{
+    uint64_t version, bytes = 0;
+    char got[BODY];
+    pull(0, 0);
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        struct head_parameters head;
+        const struct shard_action *action = rig_reply(&rig, HEAD_PARAMETERS, i);
+        cr_assert_not_null(action);
+        memcpy(&head, &action->head, sizeof head);
+        cr_assert(head.ticket == 4 && head.total == BODY && head.offset == bytes);
+        cr_assert(head.length == action->length && action->length <= RIG_CHUNK && action->token);
+        memcpy(got + bytes, shard_address(rig.local->shard, action->offset), action->length);
+        bytes += action->length;
+    }
+    cr_assert_eq(bytes, BODY);
+    cr_assert_eq(memcmp(got, shard_parameters(rig.local->shard, &version), BODY), 0);
+}
+
+Test(shard_pulls, a_slice_is_what_was_asked_for_and_nothing_beyond_the_body)
+{
+    struct head_parameters head;
+    struct head_pull asked = pull_head(0, 0);
+    asked.offset = 40;
+    asked.length = 80;
+    rig_head(&rig, 50, &asked, 0);
+    cr_assert(reply_of(HEAD_PARAMETERS, &head) && head.length == 80 && head.total == 80);
+    const uint64_t bad[][2] = {{BODY, 1},       {BODY + 1, UINT64_MAX}, {1, UINT64_MAX - 1},
+                               {UINT64_MAX, 1}, {0, BODY + 1},          {UINT64_MAX, UINT64_MAX}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        asked.offset = bad[i][0];
+        asked.length = bad[i][1];
+        rig_head(&rig, 50, &asked, 0);
+        cr_assert(reply_of(HEAD_GONE, &head) && !rig_reply(&rig, HEAD_PARAMETERS, 0));
+    }
+}
+
+Test(shard_pulls, a_version_waits_for_all_shards_unless_exactly_it_is_wanted)
+{
+    struct head_parameters head;
+    step();
+    pull(1, 0);
+    cr_assert(!rig_reply(&rig, HEAD_PARAMETERS, 0) && !rig_reply(&rig, HEAD_GONE, 0));
+    pull(1, PULL_EXACT);
+    cr_assert(reply_of(HEAD_PARAMETERS, &head) && head.version == 1);
+    pull(0, 0);
+    cr_assert(reply_of(HEAD_PARAMETERS, &head) && head.version == 0);
+    whole(1);
+    cr_assert(reply_of(HEAD_PARAMETERS, &head) && head.version == 1);
+}
+
+Test(shard_pulls, what_nobody_makes_is_gone_after_patience)
+{
+    struct head_parameters head;
+    pull(9, 0);
+    cr_assert_null(rig_reply(&rig, HEAD_GONE, 0));
+    const int64_t due_ns = shard_next(rig.local->shard);
+    cr_assert_leq(due_ns, rig.now_ns + rig.options.pull_patience_ns);
+    rig_tick(&rig, rig.options.pull_patience_ns - 1);
+    cr_assert_null(rig_reply(&rig, HEAD_GONE, 0));
+    rig_tick(&rig, 1);
+    cr_assert(reply_of(HEAD_GONE, &head) && head.version == 0 && head.ticket == 4);
+    rig_tick(&rig, rig.options.pull_patience_ns);
+    cr_assert_null(rig_reply(&rig, HEAD_GONE, 0));
+}
+
+Test(shard_pulls, an_exact_version_that_was_overwritten_is_gone_at_once)
+{
+    for (uint64_t version = 1; version <= 4; version++) {
+        step();
+        whole(version);
+    }
+    struct head_parameters head;
+    pull(0, PULL_EXACT);
+    cr_assert(reply_of(HEAD_GONE, &head) && head.version == 4);
+}
+
+Test(shard_pulls, a_step_waits_rather_than_overwrite_and_late_readers_are_hung_up)
+{
+    pull(0, 0); /* pins version 0, and never says SENT */
+    const uint64_t token = rig_reply(&rig, HEAD_PARAMETERS, 0)->token;
+    step();
+    whole(1);
+    step(); /* 0 pinned, 1 whole, 2 newest: no slot is left */
+    step();
+    cr_assert_null(rig_sent(&rig, MESSAGE_STEPPED, 0));
+    cr_assert_not_null(rig_sent(&rig, MESSAGE_LOGGED, 0)); /* logging does not wait */
+    cr_assert_null(rig_action(&rig, SHARD_HANGUP, 0));
+    rig_tick(&rig, rig.options.pull_patience_ns + 1);
+    cr_assert_eq(rig_action(&rig, SHARD_HANGUP, 0)->peer, 50);
+    cr_assert_null(rig_sent(&rig, MESSAGE_STEPPED, 0)); /* the body may still move */
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        cr_assert_null(rig_sent(&rig, MESSAGE_STEPPED, 0));
+        sent(token, GRADWEIR_ERR_LOST);
+    }
+    cr_assert_eq(rig_sent(&rig, MESSAGE_STEPPED, 0)->stepped.version, 3);
+}
+
+Test(shard_pulls, a_late_reader_of_the_whole_version_holds_nothing_up_and_stays)
+{
+    pull(0, 0);
+    step();
+    step();
+    step(); /* 0 is whole, 1 and 2: 1 is free to go */
+    rig_tick(&rig, rig.options.pull_patience_ns + 1);
+    step();
+    rig_tick(&rig, rig.options.pull_patience_ns + 1);
+    cr_assert_null(rig_action(&rig, SHARD_HANGUP, 0));
+}
+
+Test(shard_pulls, a_lost_reader_frees_its_slot_when_its_bodies_rest)
+{
+    struct shard_figures figures;
+    pull(0, 0);
+    const uint64_t token = rig_reply(&rig, HEAD_PARAMETERS, 0)->token;
+    for (uint32_t i = 0; i < CHUNKS; i++)
+        sent(token, GRADWEIR_ERR_LOST);
+    rig_event(&rig, (struct shard_event){.kind = SHARD_PEER_LOST, .peer = 50});
+    pull(9, 0); /* the session is over */
+    cr_assert_not_null(rig_reply(&rig, HEAD_GONE, 0));
+    shard_figures(rig.local->shard, &figures);
+    cr_assert(figures.pinned == 0 && figures.pulls_waiting == 0 && figures.sessions == 0);
+}
