@@ -2,6 +2,7 @@
 #include "common/control_internal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,22 +131,48 @@ static void refuse(struct control *control, const char *reason)
     drop_incoming(control);
 }
 
-/* The next frame into `incoming`; false when there is none. The monitor is read behind it, so that
- * a connection is known as open before its first frame is believed. */
+/* libzmq asks the kernel (twice) at every receive that finds nothing. A socket that was read dry
+ * has its next frame only after its descriptor became readable, unless another call on it meanwhile
+ * took that news: then it must be read dry again. So one poll stands for both sockets. */
+static void read_dry(struct control *control)
+{
+    control->socket_quiet = errno == EAGAIN;
+    if (++control->dry % CONTROL_WATCH_EACH == 0)
+        control->monitor_quiet = false;
+}
+
+/* Whether the socket may have something. */
+static bool look(struct control *control)
+{
+    if (!control->socket_quiet)
+        return true;
+    struct pollfd wait[2] = {{.fd = control->fds[0], .events = POLLIN},
+                             {.fd = control->fds[1], .events = POLLIN}};
+    if (poll(wait, 2, 0) == 0)
+        return false;
+    control->socket_quiet = wait[0].revents == 0;
+    control->monitor_quiet = control->monitor_quiet && wait[1].revents == 0;
+    return !control->socket_quiet;
+}
+
+/* The next frame into `incoming`; false when there is none. */
 static bool receive(struct control *control)
 {
     uint8_t routing[ROUTING_BYTES];
-    if (control->server && !take_routing(control, routing))
+    if (control->server && !take_routing(control, routing)) {
+        read_dry(control);
         return false;
+    }
     zmq_msg_init(&control->incoming);
     if (zmq_msg_recv(&control->incoming, control->socket, ZMQ_DONTWAIT) < 0) {
+        read_dry(control);
         zmq_msg_close(&control->incoming);
         return false;
     }
-    control_watch(control);
     control->incoming_open = true;
     control->incoming_at = 0;
-    control->received++;
+    if (++control->received % CONTROL_WATCH_EACH == 0)
+        control_watch(control);
     control->incoming_peer = CONTROL_SERVER;
     if (control->server)
         control->incoming_peer = control_peer_of(control, routing, &control->incoming);
@@ -215,9 +242,10 @@ struct control_event *control_poll(struct control *control)
         }
         if (control->received >= CONTROL_DRAIN_MAX && control->broken_count)
             return next_lost(control);
-        if (receive(control))
+        if (look(control) && receive(control))
             continue;
-        control_watch(control);
+        if (!control->monitor_quiet)
+            control_watch(control);
         if (!control->server)
             control_retry(control);
         return control->server ? next_lost(control) : client_change(control);
@@ -230,6 +258,7 @@ static void flush_peer(struct control *control, struct control_peer *peer)
 {
     if (peer->frame_count == 0)
         return;
+    control->socket_quiet = false;
     if (control->server &&
         zmq_send(control->socket, peer->routing, ROUTING_BYTES, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
         if (errno != EAGAIN)
@@ -283,14 +312,13 @@ static bool has_events(void *socket)
 bool control_ready(struct control *control)
 {
     return control->incoming_open || control->broken_count || control->up_owed ||
-           control->lost_owed || has_events(control->socket) || has_events(control->monitor);
+           control->lost_owed || (!control->socket_quiet && has_events(control->socket)) ||
+           (!control->monitor_quiet && has_events(control->monitor));
 }
 
 size_t control_fds(struct control *control, int fds[2])
 {
-    size_t size = sizeof fds[0];
-    zmq_getsockopt(control->socket, ZMQ_FD, &fds[0], &size);
-    zmq_getsockopt(control->monitor, ZMQ_FD, &fds[1], &size);
+    memcpy(fds, control->fds, sizeof control->fds);
     return 2;
 }
 

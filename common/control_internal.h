@@ -13,6 +13,7 @@ enum {
     CONTROL_TEXT = 200,
     CONTROL_DRAIN_MAX = 256,
     CONTROL_FDS_MAX = 65536, /* a connection above it is lost only when it cannot be sent to */
+    CONTROL_WATCH_EACH = 32, /* frames, or dry reads, after which the monitor is looked at anyway */
     CONTROL_RETRY_MS = 1000,
     /* after the server has turned us away */
 };
@@ -49,8 +50,11 @@ struct control {
     bool incoming_open;
     size_t incoming_at;
     uint32_t incoming_peer;
-    uint32_t received;       /* frames since LOSTs were last looked at */
-    bool up_owed, lost_owed; /* client */
+    uint32_t received;                /* frames since LOSTs were last looked at */
+    bool up_owed, lost_owed;          /* client */
+    bool socket_quiet, monitor_quiet; /* read dry: nothing comes before its descriptor says so */
+    uint32_t dry;                     /* how often the socket was read dry */
+    int fds[2];                       /* of socket and monitor */
     uint64_t bad_frames;
     struct control_event event;
 };

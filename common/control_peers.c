@@ -6,6 +6,7 @@
  * of two peers on one descriptor the older one (routing ids count up) is gone. */
 #include "common/control_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -97,6 +98,8 @@ uint32_t control_peer_of(struct control *control, const uint8_t *routing, zmq_ms
         else if (memcmp(peer->routing, routing, ROUTING_BYTES) == 0)
             return peer->number;
     }
+    /* A connection is known as open before its first frame is believed. */
+    control_watch(control);
     if (!free_peer) {
         fail(GRADWEIR_ERR_FULL, "%u peers are connected and no more are allowed",
              control->peers_max);
@@ -147,8 +150,10 @@ void control_watch(struct control *control)
 {
     for (;;) {
         uint8_t event[6];
-        if (zmq_recv(control->monitor, event, sizeof event, ZMQ_DONTWAIT) != sizeof event)
+        if (zmq_recv(control->monitor, event, sizeof event, ZMQ_DONTWAIT) != sizeof event) {
+            control->monitor_quiet = errno == EAGAIN;
             return;
+        }
         char address[CONTROL_TEXT];
         zmq_recv(control->monitor, address, sizeof address, ZMQ_DONTWAIT);
         uint16_t kind;

@@ -102,6 +102,7 @@ void control_retry(struct control *control)
     if (!control->retry_owed || !deadline_passed(clock_now_ns(), control->retry_ns))
         return;
     control->retry_owed = false;
+    control->socket_quiet = false;
     zmq_disconnect(control->socket, control->endpoint);
     zmq_connect(control->socket, control->endpoint);
 }

@@ -108,6 +108,10 @@ static gradweir_status open_monitor(struct control_context *context, struct cont
         zmq_connect(control->monitor, name) != 0)
         return fail(GRADWEIR_ERR_IO, "ZeroMQ monitor: %s", zmq_strerror(errno));
     set(control->monitor, ZMQ_LINGER, 0);
+    size_t size = sizeof control->fds[0];
+    if (zmq_getsockopt(control->socket, ZMQ_FD, &control->fds[0], &size) != 0 ||
+        zmq_getsockopt(control->monitor, ZMQ_FD, &control->fds[1], &size) != 0)
+        return fail(GRADWEIR_ERR_IO, "ZeroMQ descriptors: %s", zmq_strerror(errno));
     return GRADWEIR_OK;
 }
 

@@ -162,6 +162,9 @@ static void timer_set(struct ucx *ucx)
     uint64_t deadline_ns = ucx_peers_deadline(ucx);
     if (deadline_ns == DEADLINE_NEVER)
         deadline_ns = 0; /* disarms */
+    if (deadline_ns == 0 && !ucx->timer_set)
+        return;
+    ucx->timer_set = deadline_ns != 0;
     struct itimerspec when = {.it_value = {.tv_sec = (time_t)(deadline_ns / CLOCK_SECOND),
                                            .tv_nsec = (long)(deadline_ns % CLOCK_SECOND)}};
     int failed = timerfd_settime(ucx->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);

@@ -121,6 +121,7 @@ struct ucx {
     char address[64];
     char in_force[TRANSPORT_TEXT_SIZE];
     int fd, timer_fd; /* fd is an epoll of UCX's descriptor and the timer */
+    bool timer_set;
 
     struct ucx_peer *peers;
     struct ucx_send *sends;
