@@ -2,6 +2,7 @@
 #include "server/host_coordinator.h"
 
 #include "common/clock.h"
+#include "common/idle.h"
 #include "common/wire.h"
 #include "server/recording.h"
 
@@ -22,6 +23,7 @@ struct coordinator_loop {
     bool finished;
     bool had_workers;
     uint64_t alone_since_ns;
+    struct idle idle;
 };
 
 static void send_content(struct coordinator_loop *loop, const struct order_action *action)
@@ -132,7 +134,7 @@ static void turn(struct coordinator_loop *loop)
         step(loop, &(struct order_event){.kind = ORDER_DRAIN});
     }
     control_flush(loop->control);
-    if (!any)
+    if (!idle_again(&loop->idle, any))
         sleep_until_needed(loop);
 }
 

@@ -162,7 +162,7 @@ static gradweir_status turn(struct shard_loop *loop)
             shard_loop_event(loop, &(struct shard_event){.kind = SHARD_TICK, .now_ns = now});
     }
     control_flush(loop->control);
-    if (!any)
+    if (!idle_again(&loop->idle, any))
         sleep_until_needed(loop);
     return GRADWEIR_OK;
 }
