@@ -61,7 +61,7 @@ gradweir_status control_connect(struct control_context *context,
                                 const struct control_options *options, const char *endpoint,
                                 struct control **control);
 void control_close(
-    struct control *control); /* NULL is accepted; waits at most 200 ms for what is flushed */
+    struct control *control); /* NULL is accepted; waits at most 1 s for what is flushed */
 
 enum control_event_kind { CONTROL_MESSAGE = 1, CONTROL_LOST, CONTROL_UP };
 

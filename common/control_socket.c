@@ -80,7 +80,7 @@ static void set_options(void *socket, int type, const struct control_options *op
     const int result = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
     ASSERT(result == 0);
     set(socket, ZMQ_HANDSHAKE_IVL, 3000);
-    set(socket, ZMQ_LINGER, 200);
+    set(socket, ZMQ_LINGER, 1000);
     set(socket, ZMQ_SNDHWM, (int)options->queue_max);
     set(socket, ZMQ_RCVHWM, (int)options->queue_max);
     set(socket, ZMQ_HEARTBEAT_IVL, (int)options->heartbeat_ms);

@@ -43,6 +43,7 @@ const struct setting settings_server[] = {
     WORDS("job", "gradweir", "name of the run; all its processes must agree"),
     WHOLE("shards", false, "1", 1, 64, NULL, "servers the model is spread over"),
     WHOLE("shard", false, "all", 0, 63, "all", "host only this shard; needs coordinator"),
+    FLAG("shards_elsewhere", false, "off", "host the coordinator only; shards are other processes"),
     WHOLE("workers_max", false, "64", 1, 256, NULL, "workers that may take part at once"),
     WORDS("listen", "127.0.0.1:7070", "control address, ip:port; port 0 picks one"),
     WORDS("coordinator", "",

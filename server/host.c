@@ -126,7 +126,9 @@ static gradweir_status run_shards(struct host *host)
 static gradweir_status run(struct host *host)
 {
     host->shards_count = host->options.only_shard >= 0 ? 1 : host->options.shards;
-    host->shards = calloc(host->shards_count, sizeof *host->shards);
+    if (settings_bool(host->options.settings, "shards_elsewhere"))
+        host->shards_count = 0;
+    host->shards = calloc(host->shards_count + 1, sizeof *host->shards);
     if (!host->shards)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u shards", host->shards_count);
     TRY(control_context_new(&host->context));

@@ -170,6 +170,25 @@ static gradweir_status open_all(struct coordinator_loop *loop)
                            control_address(loop->control));
 }
 
+/* STOP is on its way to everybody: the socket stays open until they have hung up, or for a second.
+ */
+static void say_farewell(struct coordinator_loop *loop)
+{
+    const bool elsewhere = settings_bool(loop->host->options->settings, "shards_elsewhere");
+    uint32_t left = loop->finished && elsewhere ? loop->host->options->shards : 0;
+    const uint64_t end_ns = clock_now_ns() + CLOCK_SECOND;
+    control_flush(loop->control);
+    while (left && clock_now_ns() < end_ns) {
+        const struct control_event *event;
+        while ((event = control_poll(loop->control)))
+            for (uint32_t i = 0; event->kind == CONTROL_LOST && i < loop->host->options->shards;
+                 i++)
+                left -= left && loop->members[i] == event->peer;
+        control_flush(loop->control);
+        poll(NULL, 0, 2);
+    }
+}
+
 gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound)(void *),
                                      void *argument)
 {
@@ -182,7 +201,7 @@ gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound
     while (status == GRADWEIR_OK && !loop.finished && !atomic_load(host->stop))
         turn(&loop);
     if (loop.control)
-        control_flush(loop.control);
+        say_farewell(&loop);
     recording_close(loop.recording);
     control_close(loop.control);
     free(loop.actions.items);

@@ -188,6 +188,25 @@ class Replay(unittest.TestCase):
 
 
 class WithoutServer(unittest.TestCase):
+    def test_coordinator_and_shards_may_be_processes_of_their_own(self):
+        common = ["--shards", "2", "--optimizer", "sgd", "--learning-rate", "0.1"]
+        server = self.enterContext(Server(*common, "--shards-elsewhere", "on"))
+        shards = [subprocess.Popen([os.path.join(BUILD, "gradweir-server"), *common, "--shard", str(i), "--coordinator",
+                                    server.address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                  for i in range(2)]
+        try:
+            worker = Worker(server.address, "worker-0").bind().offer()
+            worker.pull()
+            self.assertEqual(VERDICTS[worker.push().verdict], "ADMITTED")
+            worker.close()
+            self.assertEqual(server.close(), 0)
+            for shard in shards:
+                self.assertEqual(shard.wait(20), 0)
+        finally:
+            for shard in shards:
+                shard.kill()
+                shard.wait()
+
     def test_an_absent_server_is_unreachable_by_name_in_bounded_time(self):
         begin = time.monotonic()
         with self.assertRaises(Failed) as caught:
