@@ -133,7 +133,6 @@ struct order {
     int64_t last_step_ns, last_admit_ns;
     int64_t intervals[INTERVALS];
     uint64_t intervals_count;
-    int64_t three_medians_ns; /* of the intervals, bounded: the default of flush_after */
 
     bool draining, stopped;
     int64_t drain_ns;

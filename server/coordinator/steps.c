@@ -21,33 +21,11 @@ static void fill_groups(const struct order *order, const struct law_step *step,
     }
 }
 
-static int compare(const void *a, const void *b)
-{
-    int64_t left, right;
-    memcpy(&left, a, sizeof left);
-    memcpy(&right, b, sizeof right);
-    return (left > right) - (left < right);
-}
-
-static int64_t three_medians(const struct order *order)
-{
-    int64_t sorted[INTERVALS];
-    const uint64_t n =
-        order->intervals_count < INTERVALS ? order->intervals_count : (uint64_t)INTERVALS;
-    memcpy(sorted, order->intervals, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare);
-    const int64_t median = sorted[n / 2];
-    const int64_t low = SECOND_NS / 20, high = 60 * SECOND_NS;
-    return median > high / 3 ? high : 3 * median < low ? low : 3 * median;
-}
-
 static void note_interval(struct order *order)
 {
-    if (order->last_step_ns != 0) {
+    if (order->last_step_ns != 0)
         order->intervals[order->intervals_count++ % INTERVALS] =
             order->now_ns - order->last_step_ns;
-        order->three_medians_ns = three_medians(order); /* asked for at every event */
-    }
     order->last_step_ns = order->now_ns;
 }
 
@@ -171,11 +149,28 @@ void steps_stepped(struct order *order, uint32_t member, uint64_t version)
 
 /* Flush: nothing came for long, so a step with what is there. */
 
+static int compare(const void *a, const void *b)
+{
+    int64_t left, right;
+    memcpy(&left, a, sizeof left);
+    memcpy(&right, b, sizeof right);
+    return (left > right) - (left < right);
+}
+
 static int64_t flush_after(const struct order *order)
 {
     if (order->options.flush_after_ns != 0)
         return order->options.flush_after_ns;
-    return order->intervals_count ? order->three_medians_ns : SECOND_NS;
+    int64_t sorted[INTERVALS];
+    const uint64_t n =
+        order->intervals_count < INTERVALS ? order->intervals_count : (uint64_t)INTERVALS;
+    if (n == 0)
+        return SECOND_NS;
+    memcpy(sorted, order->intervals, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare);
+    const int64_t median = sorted[n / 2];
+    const int64_t low = SECOND_NS / 20, high = 60 * SECOND_NS;
+    return median > high / 3 ? high : 3 * median < low ? low : 3 * median;
 }
 
 int64_t steps_flush_at(const struct order *order)
