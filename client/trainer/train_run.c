@@ -114,8 +114,12 @@ static void say_gone(struct run *run, size_t index)
     run->gone[index] = true;
     snprintf(text, sizeof(text), "worker-%zu is gone", index);
     curve_mark(&run->curve, pace_wall_seconds() - run->began, text);
-    printf("%s (%s); the others go on\n", text,
-           run->children.workers[index].killed ? "killed on purpose" : "it ended by itself");
+    size_t left = 0;
+    for (size_t i = 0; i < run->settings->workers; i++)
+        left += !run->gone[i];
+    printf("%s (%s); %s\n", text,
+           run->children.workers[index].killed ? "killed on purpose" : "nobody told it to end",
+           left > 0 ? "the others go on" : "none is left");
     fflush(stdout);
 }
 
@@ -225,6 +229,15 @@ static bool write_all(struct run *run, struct train_summary *summary)
     return true;
 }
 
+/* How many offers of first parameters there may have been; 0 when this run cannot know. */
+static uint64_t offers_max(const struct run *run)
+{
+    bool known = run->settings->servers == NULL;
+    for (size_t i = 0; i < run->settings->workers; i++)
+        known = known && !run->gone[i];
+    return known ? run->settings->workers : 0;
+}
+
 /* The figures are taken before the last evaluation, the processes' times after all have ended. */
 static bool finish(struct run *run)
 {
@@ -239,14 +252,14 @@ static bool finish(struct run *run)
     children_end_workers(&run->children, interrupted ? 0.2 : 2);
     /* Workers push a little more until they hear that it is over: what a trial confirmed is what
      * counts. */
-    if (!interrupted && ((run->solved && run->trials > 0) || pull(run))) {
+    if (!interrupted && run->env_steps > 0 && ((run->solved && run->trials > 0) || pull(run))) {
         summary.version = gradweir_version(run->reader);
         summary.digest = gradweir_digest(run->reader);
         train_status_ask(run->reader, &status);
         summary.final_mean_return = evaluate(run, 0);
         summary.solved = run->solved && (run->settings->evaluate == 0 ||
                                          summary.final_mean_return >= run->settings->until);
-    } else if (!interrupted) {
+    } else if (!interrupted && run->env_steps > 0) {
         fprintf(stderr, "gradweir-train: no final parameters: %s\n", gradweir_last_error());
     }
     gradweir_close(run->reader);
@@ -255,9 +268,11 @@ static bool finish(struct run *run)
     run->solved = summary.solved;
     if (interrupted)
         return true;
+    if (run->env_steps == 0)
+        return false;
     train_summary_print(&summary);
-    train_status_audit(&status, &summary.counts);
-    return write_all(run, &summary);
+    const bool whole = train_status_audit(&status, &summary.counts, offers_max(run));
+    return write_all(run, &summary) && whole;
 }
 
 static bool start(struct run *run, char **argv)
@@ -268,11 +283,13 @@ static bool start(struct run *run, char **argv)
     else if (!children_start_server(&run->children, s))
         return false;
     printf("servers %s (%s), %llu shards; transport %s; window %llu, stride %llu, queue %llu; "
-           "learning rate %g per version falling to 0 over %llu steps; %llu workers\n",
+           "learning rate %g per version%s over %llu steps; %llu workers\n",
            run->children.address, s->servers != NULL ? "running" : "started here",
            (unsigned long long)s->shards, s->transport, (unsigned long long)s->window,
            (unsigned long long)s->stride, (unsigned long long)s->queue, s->lr,
-           (unsigned long long)s->anneal_steps, (unsigned long long)s->workers);
+           s->anneal_steps > 0 ? ", falling to 0" : ", constant",
+           (unsigned long long)(s->anneal_steps > 0 ? s->anneal_steps : s->max_steps),
+           (unsigned long long)s->workers);
     fflush(stdout);
     for (size_t i = 0; i < s->workers; i++)
         if (!children_start_worker(&run->children, s, argv, i))

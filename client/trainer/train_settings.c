@@ -288,6 +288,11 @@ static gradweir_status settle(struct train_settings *settings, struct train_reas
             return GRADWEIR_ERR_INVALID;
         }
     }
+    if (settings->slow_worker.given && settings->pace_ms == 0) {
+        snprintf(reason->text, sizeof(reason->text),
+                 "--slow-worker: stretches the sleep of --pace, and there is none");
+        return GRADWEIR_ERR_INVALID;
+    }
     if (settings->window == 0)
         settings->window =
             settings->workers > settings->stride ? settings->workers : settings->stride;

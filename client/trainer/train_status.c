@@ -35,16 +35,30 @@ void train_status_ask(gradweir_client *client, struct train_status *status)
     free(text);
 }
 
-void train_status_audit(const struct train_status *status, const struct learner_counts *counts)
+/* A push that was admitted twice, or whose verdict nobody heard, shows here. */
+static bool agree(const struct train_status *status, const struct learner_counts *counts,
+                  uint64_t offers_max)
+{
+    const uint64_t offers = status->pushes - counts->pushes;
+    return status->pushes > counts->pushes && offers <= offers_max &&
+           status->admitted == counts->admitted + 1 &&
+           status->refused == counts->refused + offers - 1;
+}
+
+bool train_status_audit(const struct train_status *status, const struct learner_counts *counts,
+                        uint64_t offers_max)
 {
     if (!status->known)
-        return;
-    const bool whole = status->pushes == status->admitted + status->refused;
-    printf(
-        "audit: %llu pushes at the servers = %llu admitted + %llu refused: %s; workers heard %llu "
-        "verdicts, %llu of them ADMITTED; queue at most %llu\n",
-        (unsigned long long)status->pushes, (unsigned long long)status->admitted,
-        (unsigned long long)status->refused, whole ? "whole" : "NOT WHOLE",
-        (unsigned long long)counts->pushes, (unsigned long long)counts->admitted,
-        (unsigned long long)status->queue_peak);
+        return true;
+    const bool whole = status->pushes == status->admitted + status->refused &&
+                       (offers_max == 0 || agree(status, counts, offers_max));
+    printf("audit: %llu pushes at the servers, offers of first parameters among them, = %llu "
+           "admitted + %llu refused: %s; workers heard %llu verdicts on gradients, %llu of them "
+           "ADMITTED%s; queue at most %llu\n",
+           (unsigned long long)status->pushes, (unsigned long long)status->admitted,
+           (unsigned long long)status->refused, whole ? "whole" : "NOT WHOLE",
+           (unsigned long long)counts->pushes, (unsigned long long)counts->admitted,
+           offers_max == 0 ? " (those of a lost or foreign worker are not in it)" : "",
+           (unsigned long long)status->queue_peak);
+    return whole || offers_max == 0;
 }

@@ -50,6 +50,16 @@ Test(train_settings, a_value_out_of_range_is_named_with_the_range)
     cr_expect_eq(parse(&s, &reason, 3, "--local", "--workers", "2"), GRADWEIR_ERR_INVALID);
 }
 
+Test(train_settings, a_slow_worker_needs_a_pace_to_stretch)
+{
+    struct train_settings s;
+    struct train_reason reason;
+    cr_expect_eq(parse(&s, &reason, 3, "--slow-worker", "0", "10"), GRADWEIR_ERR_INVALID);
+    cr_expect_eq(parse(&s, &reason, 5, "--slow-worker", "0", "10", "--pace", "5"), GRADWEIR_OK);
+    cr_expect(s.slow_worker.given);
+    cr_expect_eq(s.slow_worker.value, 10);
+}
+
 Test(train_settings, the_command_line_goes_over_the_preset_in_any_order)
 {
     struct train_settings s;
