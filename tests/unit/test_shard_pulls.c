@@ -94,8 +94,9 @@ Test(shard_pulls, a_slice_is_what_was_asked_for_and_nothing_beyond_the_body)
     asked.length = 80;
     rig_head(&rig, 50, &asked, 0);
     cr_assert(reply_of(HEAD_PARAMETERS, &head) && head.length == 80 && head.total == 80);
-    const uint64_t bad[][2] = {{BODY, 1},       {BODY + 1, UINT64_MAX}, {1, UINT64_MAX - 1},
-                               {UINT64_MAX, 1}, {0, BODY + 1},          {UINT64_MAX, UINT64_MAX}};
+    const uint64_t bad[][2] = {
+        {BODY, 1},     {BODY + 1, UINT64_MAX},   {1, UINT64_MAX - 1},  {UINT64_MAX, 1},
+        {0, BODY + 1}, {UINT64_MAX, UINT64_MAX}, {40, UINT64_MAX - 20}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         asked.offset = bad[i][0];
         asked.length = bad[i][1];
@@ -168,13 +169,17 @@ Test(shard_pulls, a_step_waits_rather_than_overwrite_and_late_readers_are_hung_u
 Test(shard_pulls, a_late_reader_of_the_whole_version_holds_nothing_up_and_stays)
 {
     pull(0, 0);
-    step();
-    step();
-    step(); /* 0 is whole, 1 and 2: 1 is free to go */
     rig_tick(&rig, rig.options.pull_patience_ns + 1);
     step();
-    rig_tick(&rig, rig.options.pull_patience_ns + 1);
+    step();
+    pull(1, PULL_EXACT);
+    const uint64_t token = rig_reply(&rig, HEAD_PARAMETERS, 0)->token;
+    step(); /* 0 is whole, 2 is newest, 1 is being read: no slot is left */
+    cr_assert_null(rig_sent(&rig, MESSAGE_STEPPED, 0));
     cr_assert_null(rig_action(&rig, SHARD_HANGUP, 0));
+    for (uint32_t i = 0; i < CHUNKS; i++)
+        sent(token, GRADWEIR_OK);
+    cr_assert_eq(rig_sent(&rig, MESSAGE_STEPPED, 0)->stepped.version, 3);
 }
 
 Test(shard_pulls, a_lost_reader_frees_its_slot_when_its_bodies_rest)
