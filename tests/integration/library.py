@@ -49,7 +49,7 @@ class Worker:
     """A model of named vectors, all in one worker."""
 
     def __init__(self, address, identity="", sizes=(("w", 3000),), role=WORKER, timeout_ms=5000, progress=0,
-                 transport="auto"):
+                 transport="auto", outstanding=1):
         self.client = c.c_void_p()
         self.names = [name for name, _ in sizes]
         self.parameters = [(c.c_float * size)() for _, size in sizes]
@@ -59,6 +59,7 @@ class Worker:
         options.address, options.identity = address.encode(), identity.encode()
         options.role, options.connect_timeout_ms = role, timeout_ms
         options.progress, options.transport = progress, transport.encode()
+        options.outstanding = outstanding
         check(lib.gradweir_open(c.byref(options), c.byref(self.client)))
 
     def bind(self):
@@ -84,6 +85,12 @@ class Worker:
         ticket = c.c_uint64()
         check(lib.gradweir_pull(self.client, c.byref(ticket)))
         return self.wait(ticket).version
+
+    def pull_until(self, version, timeout_s=20):
+        end = time.monotonic() + timeout_s
+        while self.pull() < version:
+            if time.monotonic() > end:
+                raise TimeoutError(f"version {version} did not come within {timeout_s} s")
 
     def send(self, samples=1):
         ticket = c.c_uint64()
