@@ -1,6 +1,7 @@
 /* The law's settings: presets, what is refused, and what they mean in plain words. */
 #include "common/law.h"
 
+#include "common/page.h"
 #include "common/status.h"
 
 #include <float.h>
@@ -92,25 +93,6 @@ gradweir_status law_settings_check(const struct law_settings *s)
     return GRADWEIR_OK;
 }
 
-/* Text that is cut, never overrun. */
-struct page {
-    char *text;
-    size_t size, used;
-};
-
-static void say(struct page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(struct page *page, const char *format, ...)
-{
-    const size_t room = page->size - page->used;
-    va_list arguments;
-    va_start(arguments, format);
-    const int written = vsnprintf(page->text + page->used, room, format, arguments);
-    va_end(arguments);
-    if (written > 0)
-        page->used += (size_t)written < room ? (size_t)written : room - 1;
-}
-
 static const char *algorithm_name(enum arithmetic_algorithm algorithm)
 {
     static const char *const names[] = {"SGD",  "momentum", "Nesterov", "RMSProp",
@@ -127,17 +109,18 @@ static bool cancels_scale(enum arithmetic_algorithm algorithm)
 
 static void explain_window(const struct law_settings *s, uint32_t workers, struct page *page)
 {
-    say(page,
-        "Each step averages the last %" PRIu32
-        " admitted gradients; a step is due after every %" PRIu32 ".\n",
-        s->window, s->stride);
+    page_put(page,
+             "Each step averages the last %" PRIu32
+             " admitted gradients; a step is due after every %" PRIu32 ".\n",
+             s->window, s->stride);
     if (s->stride > s->window)
-        say(page,
-            "WARNING: stride %" PRIu32 " exceeds window %" PRIu32 ": %" PRIu32 " of every %" PRIu32
-            " admitted gradients are never used, and count as UNUSED.\n",
-            s->stride, s->window, s->stride - s->window, s->stride);
+        page_put(page,
+                 "WARNING: stride %" PRIu32 " exceeds window %" PRIu32 ": %" PRIu32
+                 " of every %" PRIu32 " admitted gradients are never used, and count as UNUSED.\n",
+                 s->stride, s->window, s->stride - s->window, s->stride);
     if (s->stride < s->window)
-        say(page,
+        page_put(
+            page,
             "Windows overlap, which is momentum in disguise: every gradient enters up to %" PRIu32
             " steps, with %.3g of a step's weight in all, and on average %.3g versions later than "
             "without "
@@ -145,57 +128,62 @@ static void explain_window(const struct law_settings *s, uint32_t workers, struc
             (s->window + s->stride - 1) / s->stride, 1.0 / (double)s->stride,
             ((double)s->window / (double)s->stride - 1.0) / 2.0);
     if (workers > 0 && s->stride > workers)
-        say(page,
+        page_put(
+            page,
             "WARNING: stride %" PRIu32 " exceeds the %" PRIu32
             " workers: unless each keeps several gradients in flight, the stride is lowered.\n",
             s->stride, workers);
     if (s->staleness_max < 0)
-        say(page,
-            "No gradient is too stale. With %" PRIu32
-            " equal workers about %.3g versions pass between basis and use.\n",
-            workers, workers == 0 ? 0.0 : (double)(workers - 1) / (double)s->stride);
+        page_put(page,
+                 "No gradient is too stale. With %" PRIu32
+                 " equal workers about %.3g versions pass between basis and use.\n",
+                 workers, workers == 0 ? 0.0 : (double)(workers - 1) / (double)s->stride);
     else
-        say(page,
-            "Gradients older than %" PRId64
-            " versions are refused; a worker k times slower than the others "
-            "has staleness near %.3g k.\n",
-            s->staleness_max, workers == 0 ? 0.0 : (double)(workers - 1) / (double)s->stride);
+        page_put(page,
+                 "Gradients older than %" PRId64
+                 " versions are refused; a worker k times slower than the others "
+                 "has staleness near %.3g k.\n",
+                 s->staleness_max, workers == 0 ? 0.0 : (double)(workers - 1) / (double)s->stride);
 }
 
 static void explain_weights(const struct law_settings *s, struct page *page)
 {
     const bool weighted = s->decay != LAW_UNIFORM;
     if (s->normalise == LAW_MEAN && s->window == 1)
-        say(page, "A normalised mean of one gradient is that gradient: %s no effect.\n",
-            weighted ? "neither staleness nor sample weights have any" : "sample weights have");
+        page_put(page, "A normalised mean of one gradient is that gradient: %s no effect.\n",
+                 weighted ? "neither staleness nor sample weights have any"
+                          : "sample weights have");
     else if (s->normalise == LAW_MEAN && weighted)
-        say(page, "Weights are normalised: where all gradients of a window are equally stale, the "
-                  "staleness "
-                  "weight cancels.\n");
+        page_put(page,
+                 "Weights are normalised: where all gradients of a window are equally stale, the "
+                 "staleness "
+                 "weight cancels.\n");
     if (s->normalise == LAW_COUNT)
-        say(page,
-            "Weights are not normalised (sum over count): the size of an average grows with "
-            "samples^%.3g%s.\n",
-            s->samples_exponent, weighted ? " and shrinks with staleness" : "");
+        page_put(page,
+                 "Weights are not normalised (sum over count): the size of an average grows with "
+                 "samples^%.3g%s.\n",
+                 s->samples_exponent, weighted ? " and shrinks with staleness" : "");
     if (s->normalise == LAW_COUNT && cancels_scale(s->algorithm))
-        say(page,
+        page_put(
+            page,
             "%s cancels constant factors of the gradient, so what all weights have in common is "
             "lost.\n",
             algorithm_name(s->algorithm));
     if (weighted && s->damp == LAW_DAMP_OFF && cancels_scale(s->algorithm))
-        say(page,
-            "%s cancels constant factors, so staleness never makes steps smaller; damp = "
-            "mean_weight would, "
-            "through the learning rate.\n",
-            algorithm_name(s->algorithm));
+        page_put(page,
+                 "%s cancels constant factors, so staleness never makes steps smaller; damp = "
+                 "mean_weight would, "
+                 "through the learning rate.\n",
+                 algorithm_name(s->algorithm));
     if (s->damp == LAW_DAMP_MEAN_WEIGHT)
-        say(page,
-            "The learning rate is multiplied by the mean staleness weight of each step's "
-            "window%s.\n",
-            weighted ? "" : ", which is 1 here, because decay is uniform");
+        page_put(page,
+                 "The learning rate is multiplied by the mean staleness weight of each step's "
+                 "window%s.\n",
+                 weighted ? "" : ", which is 1 here, because decay is uniform");
     if (s->damp == LAW_DAMP_MEAN_WEIGHT && weighted && s->normalise == LAW_COUNT &&
         !cancels_scale(s->algorithm))
-        say(page,
+        page_put(
+            page,
             "WARNING: normalise = count and damp = mean_weight both shrink stale steps: twice.\n");
 }
 
@@ -206,30 +194,33 @@ static void explain_rate(const struct law_settings *s, struct page *page)
         s->algorithm == ARITHMETIC_MOMENTUM || s->algorithm == ARITHMETIC_NESTEROV
             ? 1.0 / (1.0 - s->beta1)
             : 1.0;
-    say(page, "%s steps with learning rate %g", algorithm_name(s->algorithm), s->learning_rate);
+    page_put(page, "%s steps with learning rate %g", algorithm_name(s->algorithm),
+             s->learning_rate);
     if (buffered > 1.0)
-        say(page, "; momentum %g makes the effective one %g", s->beta1,
-            s->learning_rate * buffered);
+        page_put(page, "; momentum %g makes the effective one %g", s->beta1,
+                 s->learning_rate * buffered);
     if (s->schedule != LAW_CONSTANT)
-        say(page, ", going to %g over %" PRIu64 " steps", s->learning_rate_end, s->schedule_steps);
+        page_put(page, ", going to %g over %" PRIu64 " steps", s->learning_rate_end,
+                 s->schedule_steps);
     if (s->warmup_steps > 0)
-        say(page, ", after a warm-up of %" PRIu64 " steps", s->warmup_steps);
-    say(page,
+        page_put(page, ", after a warm-up of %" PRIu64 " steps", s->warmup_steps);
+    page_put(
+        page,
         ".\nPer admitted gradient the effective learning rate is %g (learning rate over stride).\n",
         s->learning_rate * buffered / (double)s->stride);
     if (adaptive && s->stride > 1)
-        say(page,
-            "Against stride 1, averaging %" PRIu32
-            " gradients scales %s's learning rate by sqrt(%" PRIu32
-            ") = %.3g where noise dominates.\n",
-            s->stride, algorithm_name(s->algorithm), s->stride, sqrt((double)s->stride));
+        page_put(page,
+                 "Against stride 1, averaging %" PRIu32
+                 " gradients scales %s's learning rate by sqrt(%" PRIu32
+                 ") = %.3g where noise dominates.\n",
+                 s->stride, algorithm_name(s->algorithm), s->stride, sqrt((double)s->stride));
     if (s->clip > 0.0)
-        say(page, "Each gradient is clipped to norm %g before it is averaged.\n", s->clip);
+        page_put(page, "Each gradient is clipped to norm %g before it is averaged.\n", s->clip);
     if (s->clip_average > 0.0)
-        say(page, "The average is clipped to norm %g, which costs one round trip per step.\n",
-            s->clip_average);
+        page_put(page, "The average is clipped to norm %g, which costs one round trip per step.\n",
+                 s->clip_average);
     if (s->algorithm == ARITHMETIC_LAMB)
-        say(page, "LAMB's norms cost one round trip per step.\n");
+        page_put(page, "LAMB's norms cost one round trip per step.\n");
 }
 
 size_t law_explain(const struct law_settings *settings, uint32_t workers, char *text, size_t size)
