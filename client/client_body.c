@@ -119,16 +119,6 @@ void client_body_measure(struct gradweir_client *client, uint32_t buffer, double
 
 /* Local accumulation. Parameters: Σ samples × gradient, divided at the push. MOMENTS: merged. */
 
-static void merge(struct moments *a, const struct moments *b)
-{
-    if (b->count <= 0)
-        return;
-    const double total = a->count + b->count, delta = b->mean - a->mean;
-    a->mean += delta * (b->count / total);
-    a->m2 += b->m2 + delta * delta * (a->count * (b->count / total));
-    a->count = total;
-}
-
 static void gather(struct gradweir_client *client, size_t i, uint64_t samples)
 {
     size_t bytes;
@@ -139,7 +129,7 @@ static void gather(struct gradweir_client *client, size_t i, uint64_t samples)
     if (tensor->kind == MODEL_MOMENTS) {
         const struct moments *from = client->tensors[i].gradient;
         for (uint64_t k = 0; k < tensor->elements; k++)
-            merge((struct moments *)(void *)to + k, &from[k]);
+            moments_merge((struct moments *)(void *)to + k, &from[k]);
         return;
     }
     const float *from = client->tensors[i].gradient;

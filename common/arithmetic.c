@@ -258,3 +258,14 @@ double arithmetic_tree_sum(const struct arithmetic_tree *tree)
         sum = tree->nodes[i - 1].sum + sum;
     return sum;
 }
+
+uint64_t arithmetic_first_not_finite(const float *numbers, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &numbers[i], sizeof bits);
+        if (!arithmetic_finite(bits & 0x7fffffffu))
+            return i;
+    }
+    return UINT64_MAX;
+}

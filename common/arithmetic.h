@@ -221,6 +221,9 @@ size_t arithmetic_codec_bytes(enum arithmetic_codec codec);
 float arithmetic_largest(uint32_t largest_bits);
 bool arithmetic_finite(uint32_t largest_bits);
 
+/* The first NaN or infinity of n floats, or UINT64_MAX: asked only once measure has found one. */
+uint64_t arithmetic_first_not_finite(const float *numbers, uint64_t n);
+
 /* The fixed binary tree over block index. Node (level, index) stands for the blocks [index <<
  * level, (index + 1)
  * << level). A shard sends the few nodes that cover its blocks; whoever joins the nodes of all

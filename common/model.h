@@ -46,6 +46,10 @@ struct moments {
     double m2;
 };
 
+/* a becomes what both have seen. An empty b changes nothing. IEEE operations in a written order:
+ * the same bits everywhere. */
+void moments_merge(struct moments *a, const struct moments *b);
+
 #define MODEL_AS_SET (-1.0) /* for weight_decay, beta1, beta2: as the run's settings say */
 
 /* How the optimizer treats the tensors of a group. */

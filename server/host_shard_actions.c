@@ -204,17 +204,6 @@ static void queue_job(struct shard_loop *loop, const struct shard_action *action
     give_next(loop);
 }
 
-static uint64_t first_not_finite(const float *numbers, uint64_t count)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &numbers[i], sizeof bits);
-        if ((bits & 0x7f800000u) == 0x7f800000u)
-            return i;
-    }
-    return UINT64_MAX;
-}
-
 static void job_done(struct shard_loop *loop, const struct device_done *done)
 {
     const struct shard_job job = loop->jobs[loop->jobs_first];
@@ -232,7 +221,8 @@ static void job_done(struct shard_loop *loop, const struct device_done *done)
     if (job.kind == SHARD_SCAN) {
         const uint64_t count = job.length / sizeof(float);
         if (!arithmetic_finite(done->largest_bits))
-            event.not_finite = first_not_finite(shard_address(loop->shard, job.offset), count);
+            event.not_finite =
+                arithmetic_first_not_finite(shard_address(loop->shard, job.offset), count);
         const size_t blocks = arithmetic_blocks(count);
         for (size_t i = 0; i < blocks; i++)
             event.sum_squares += loop->scan_sums[i];

@@ -63,18 +63,6 @@ static void keep(struct shard *shard, uint64_t index, uint32_t slot)
     action->length = shard->body_bytes;
 }
 
-/* Chan, Golub and LeVeque 1979, in log order: a is what we have, b what came. */
-static void merge(struct moments *a, const struct moments *b)
-{
-    if (b->count <= 0)
-        return;
-    const double total = a->count + b->count;
-    const double delta = b->mean - a->mean;
-    a->mean += delta * (b->count / total);
-    a->m2 += b->m2 + delta * delta * (a->count * (b->count / total));
-    a->count = total;
-}
-
 static void merge_moments(struct shard *shard, uint32_t slot)
 {
     const char *tail = at_offset(shard, slot_offset(shard, slot) + shard->elements * sizeof(float));
@@ -82,9 +70,9 @@ static void merge_moments(struct shard *shard, uint32_t slot)
     for (uint64_t i = 0; i < shard->moments_count; i++) {
         struct moments other;
         memcpy(&other, tail + i * sizeof other, sizeof other);
-        merge(&moments[i], &other);
+        moments_merge(&moments[i], &other);
         if (shard->plant.moments_twice)
-            merge(&moments[i], &other);
+            moments_merge(&moments[i], &other);
     }
 }
 

@@ -53,17 +53,6 @@ void shard_local_close(struct shard_local *local)
     free(local);
 }
 
-static uint64_t first_not_finite(const float *numbers, uint64_t count)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &numbers[i], sizeof bits);
-        if ((bits & 0x7f800000u) == 0x7f800000u)
-            return i;
-    }
-    return UINT64_MAX;
-}
-
 static void scan(struct shard_local *local, const struct shard_action *job,
                  struct shard_event *done)
 {
@@ -79,7 +68,7 @@ static void scan(struct shard_local *local, const struct shard_action *job,
             done->largest_bits = piece.largest_bits;
     }
     if (!arithmetic_finite(done->largest_bits))
-        done->not_finite = first_not_finite(numbers, count);
+        done->not_finite = arithmetic_first_not_finite(numbers, count);
 }
 
 static void average(struct shard_local *local, const struct shard_action *job)

@@ -71,7 +71,7 @@ Test(train_settings, the_command_line_goes_over_the_preset_in_any_order)
 }
 
 /* Adds up what is pushed; hands out fixed parameters. */
-struct learner_stub {
+struct learner_fixed {
     struct learner learner;
     const float *parameters;
     size_t n;
@@ -79,20 +79,20 @@ struct learner_stub {
     uint64_t samples;
 };
 
-static gradweir_status stub_pull(struct learner *learner, float *parameters)
+static gradweir_status fixed_pull(struct learner *learner, float *parameters)
 {
-    const struct learner_stub *stub = (const struct learner_stub *)learner;
-    memcpy(parameters, stub->parameters, stub->n * sizeof(float));
+    const struct learner_fixed *fixed = (const struct learner_fixed *)learner;
+    memcpy(parameters, fixed->parameters, fixed->n * sizeof(float));
     return GRADWEIR_OK;
 }
 
-static gradweir_status stub_push(struct learner *learner, const float *gradient, uint64_t samples)
+static gradweir_status fixed_push(struct learner *learner, const float *gradient, uint64_t samples)
 {
-    struct learner_stub *stub = (struct learner_stub *)learner;
+    struct learner_fixed *fixed = (struct learner_fixed *)learner;
     learner->counts.pushes++;
-    stub->samples += samples;
-    for (size_t i = 0; i < stub->n; i++)
-        stub->sum[i] += (double)gradient[i] * (double)samples;
+    fixed->samples += samples;
+    for (size_t i = 0; i < fixed->n; i++)
+        fixed->sum[i] += (double)gradient[i] * (double)samples;
     return GRADWEIR_OK;
 }
 
@@ -105,8 +105,8 @@ static gradweir_status refuse_push(struct learner *learner, const float *gradien
     return GRADWEIR_OK;
 }
 
-static gradweir_status stub_share(struct learner *learner, enum learner_shared name,
-                                  const struct statistics *increment, struct statistics *total)
+static gradweir_status fixed_share(struct learner *learner, enum learner_shared name,
+                                   const struct statistics *increment, struct statistics *total)
 {
     (void)learner;
     (void)name;
@@ -114,20 +114,20 @@ static gradweir_status stub_share(struct learner *learner, enum learner_shared n
     return GRADWEIR_OK;
 }
 
-static gradweir_status stub_flush(struct learner *learner)
+static gradweir_status fixed_flush(struct learner *learner)
 {
     (void)learner;
     return GRADWEIR_OK;
 }
 
-static void stub_close(struct learner *learner)
+static void fixed_close(struct learner *learner)
 {
     (void)learner;
 }
 
 /* The mean gradient of one rollout, cut into so many minibatches that are accumulated into one
  * push. */
-static void one_rollout(struct learner_stub *stub, uint64_t minibatches, const float *parameters)
+static void one_rollout(struct learner_fixed *fixed, uint64_t minibatches, const float *parameters)
 {
     struct train_settings s;
     struct network network;
@@ -139,12 +139,12 @@ static void one_rollout(struct learner_stub *stub, uint64_t minibatches, const f
     s.minibatches = s.accumulate = minibatches;
     s.raw_advantages = true;
     train_network(&s, &network);
-    *stub = (struct learner_stub){
-        .learner = {.pull = stub_pull,
-                    .push = stub_push,
-                    .share = stub_share,
-                    .flush = stub_flush,
-                    .close = stub_close},
+    *fixed = (struct learner_fixed){
+        .learner = {.pull = fixed_pull,
+                    .push = fixed_push,
+                    .share = fixed_share,
+                    .flush = fixed_flush,
+                    .close = fixed_close},
         .parameters = parameters,
         .n = network.n_parameters,
     };
@@ -152,14 +152,14 @@ static void one_rollout(struct learner_stub *stub, uint64_t minibatches, const f
     blas_init();
     cr_assert(rollout_init(&rollout, &shape, &network) && update_init(&update, &s, &network, 0));
     rollout_collect(&rollout, &network, parameters, NULL);
-    cr_assert_eq(update_run(&update, &rollout, &stub->learner), GRADWEIR_OK);
+    cr_assert_eq(update_run(&update, &rollout, &fixed->learner), GRADWEIR_OK);
     update_deinit(&update);
     rollout_deinit(&rollout);
 }
 
 Test(update, four_accumulated_gradients_are_the_gradient_of_the_whole_batch)
 {
-    static struct learner_stub whole, parts;
+    static struct learner_fixed whole, parts;
     static const uint64_t cuts[] = {4, 7};
     struct train_settings s;
     struct network network;
@@ -236,7 +236,7 @@ Test(train_loop, every_variant_of_the_algorithm_runs)
 
 Test(train_loop, stable_ends_after_so_many_gradients_in_a_row_that_are_not_finite)
 {
-    static struct learner_stub stub;
+    static struct learner_fixed fixed;
     static float parameters[16384];
     struct train_settings s;
     struct network network;
@@ -248,19 +248,19 @@ Test(train_loop, stable_ends_after_so_many_gradients_in_a_row_that_are_not_finit
     s.not_finite_max = 20;
     train_network(&s, &network);
     train_first_parameters(&s, &network, parameters);
-    stub = (struct learner_stub){
-        .learner = {.pull = stub_pull,
+    fixed = (struct learner_fixed){
+        .learner = {.pull = fixed_pull,
                     .push = refuse_push,
-                    .share = stub_share,
-                    .flush = stub_flush,
-                    .close = stub_close},
+                    .share = fixed_share,
+                    .flush = fixed_flush,
+                    .close = fixed_close},
         .parameters = parameters,
         .n = network.n_parameters,
     };
     overseer_local_init(&overseer, 475, 100000);
-    cr_expect_eq(train_loop(&s, 0, &stub.learner, &overseer.overseer, &end), GRADWEIR_OK);
+    cr_expect_eq(train_loop(&s, 0, &fixed.learner, &overseer.overseer, &end), GRADWEIR_OK);
     cr_expect_eq(end, TRAIN_NOT_FINITE);
-    cr_expect_lt(stub.learner.counts.pushes, 64,
+    cr_expect_lt(fixed.learner.counts.pushes, 64,
                  "it ends with the rollout in which the limit is reached");
 }
 
