@@ -39,7 +39,7 @@ target_link_libraries(cpp_found gradweir::gradweir)
 add_executable(c_found_static hello.c)
 target_link_libraries(c_found_static gradweir::static)
 LISTS
-env -u PKG_CONFIG_PATH cmake -S . -B found -DCMAKE_PREFIX_PATH="$PWD/prefix" >/dev/null
+env -u PKG_CONFIG_PATH cmake -G Ninja -S . -B found -DCMAKE_PREFIX_PATH="$PWD/prefix" >/dev/null
 env -u PKG_CONFIG_PATH cmake --build found >/dev/null
 
 for program in c_shared cpp_shared c_static found/c_found found/cpp_found found/c_found_static; do

@@ -138,6 +138,9 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        if not self.log.closed:
+            self.log.close()
+            self.folder.cleanup()
 
     def lines(self):
         self.log.seek(0)

@@ -255,6 +255,65 @@ class Replay(Bounded):
                     self.assertIn(f"digest {digest}", told.stdout)
 
 
+def resident_mib(process):
+    with open(f"/proc/{process.pid}/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS"))
+
+
+class StoppedShard(Bounded):
+    def setUp(self):
+        super().setUp()
+        common = ["--shards", "2", "--optimizer", "sgd", "--learning-rate", "0.01", "--queue", "4"]
+        self.server = self.enterContext(Server(*common, "--shards-elsewhere", "on"))
+        self.shards = [subprocess.Popen([os.path.join(BUILD, "gradweir-server"), *common, "--shard", str(i),
+                                         "--coordinator", self.server.address], stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL) for i in range(2)]
+        for shard in self.shards:
+            self.addCleanup(shard.wait)
+            self.addCleanup(shard.kill)
+        self.workers = [Worker(self.server.address, f"worker-{i}", sizes=(("w", 200000),)).bind().offer()
+                        for i in range(4)]
+        for worker in self.workers:
+            worker.pull()
+
+    def rounds(self, count):
+        def work(worker):
+            for _ in range(count):
+                self.assertEqual(VERDICTS[worker.wait(worker.send(1), 20000).verdict], "ADMITTED")
+                worker.pull()
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in self.workers]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def test_a_stopped_shard_holds_pushes_back_within_the_bound_and_loses_none(self):
+        for thread in self.rounds(50):
+            thread.join()
+        before = [resident_mib(shard) for shard in self.shards]
+        threads = self.rounds(300)
+        self.shards[1].send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        self.shards[1].send_signal(signal.SIGCONT)
+        for thread in threads:
+            thread.join()
+        status = json.loads(self.workers[0].status())
+        self.assertLessEqual(status["queue_peak"], 4)
+        self.assertEqual(status["verdicts"]["ADMITTED"], 4 * 350 + 1)  # and the first parameters
+        self.assertEqual(status["pushes"], sum(status["verdicts"].values()))
+        for shard, mib in zip(self.shards, before):
+            self.assertLess(resident_mib(shard), mib + 4)
+
+    def test_a_killed_shard_is_named_to_whoever_waits_in_bounded_time(self):
+        self.shards[1].kill()
+        self.shards[1].wait()
+        begin = time.monotonic()
+        with self.assertRaises(Failed) as caught:
+            self.workers[0].wait(self.workers[0].send(1), 2000)
+        self.assertEqual(caught.exception.status, -2)
+        self.assertIn("shard 1", str(caught.exception))
+        self.assertLess(time.monotonic() - begin, 10)
+
+
 class WithoutServer(Bounded):
     def test_coordinator_and_shards_may_be_processes_of_their_own(self):
         common = ["--shards", "2", "--optimizer", "sgd", "--learning-rate", "0.1"]

@@ -160,7 +160,7 @@ def list_files(root):
         return sorted(p for p in run.stdout.split("\n") if p and os.path.isfile(os.path.join(root, p)))
     found = []
     for folder, folders, names in os.walk(root):
-        folders[:] = [f for f in folders if not f.startswith("build") and f not in (".git", "__pycache__")]
+        folders[:] = [f for f in folders if not f.startswith("build") and f not in (".git", "__pycache__", "gradweir-demo")]
         found += [os.path.relpath(os.path.join(folder, name), root) for name in names]
     return sorted(found)
 
