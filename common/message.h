@@ -52,7 +52,10 @@ enum {
     X(STEPPED, 29)  /* shard: this version is computed here */                                     \
     X(SUMS, 30)     /* shard: partial sums of a step's round */                                    \
     X(WHOLE, 31)    /* coordinator: every shard has this version */                                \
-    X(PULSE, 32)    /* shard: my progress counters */
+    X(PULSE, 32)    /* shard: my progress counters */                                              \
+    X(SEAL, 33)   /* coordinator: promise to follow nobody below this epoch, say what you hold */  \
+    X(SEALED, 34) /* shard: promised, a SEALED page stream follows; or somebody else reigns */     \
+    X(MOVED, 35)  /* coordinator: a shard's process is another one now; connect to it anew */
 
 enum message_kind {
 #define MESSAGE_ENTRY(name, number) MESSAGE_##name = number,
@@ -60,7 +63,7 @@ enum message_kind {
 #undef MESSAGE_ENTRY
 };
 
-enum content { CONTENT_LAYOUT = 1, CONTENT_STATUS = 2, CONTENT_SETTINGS = 3 };
+enum content { CONTENT_LAYOUT = 1, CONTENT_STATUS = 2, CONTENT_SETTINGS = 3, CONTENT_SEALED = 4 };
 
 enum role { ROLE_WORKER = 1, ROLE_READER = 2 };
 
@@ -171,8 +174,9 @@ struct message_enlist {
     uint32_t shard; /* its index, from its settings */
     uint8_t instance[NONCE_BYTES];
     char address[ADDRESS_MAX]; /* data plane, as workers reach it */
-    uint32_t cold;             /* 1: its memory is empty */
-    uint64_t index, hash;      /* of its log */
+    uint32_t cold;             /* 1: its memory holds no log */
+    uint32_t epoch;       /* its promise: it follows nobody lower; 0: it has promised nothing */
+    uint64_t index, hash; /* of its log */
 };
 
 /* What a shard needs before records can come; the layout follows as pages, the job's settings
@@ -184,7 +188,10 @@ struct message_member {
     uint32_t moments;      /* 1: this member also keeps the MOMENTS tail */
     uint32_t slots;
     uint32_t parameter_slots;
+    uint32_t ring; /* newest records that it keeps, for a coordinator that comes after this one */
     uint64_t layout_hash;
+    uint8_t instance[NONCE_BYTES]; /* of the coordinator: a member that holds nothing yet promises
+                                      to follow it by taking its memory */
 };
 
 struct message_ready {
@@ -258,6 +265,25 @@ struct message_pulse {
     char transport[32]; /* what peers use: "posix", "tcp", "posix+tcp", "none" */
 };
 
+/* The epoch is the message's own. */
+struct message_seal {
+    uint8_t instance[NONCE_BYTES]; /* of the coordinator's process: two may try one epoch */
+};
+
+/* The message's epoch and this instance say whom the shard follows. When they are those of SEAL,
+ * `bytes` of CONTENT_SEALED follow as pages (server/shard/shard_content.h); else the SEAL was
+ * refused. */
+struct message_sealed {
+    uint8_t instance[NONCE_BYTES];
+    uint64_t index, hash; /* of its log */
+    uint64_t bytes;
+};
+
+struct message_moved {
+    uint32_t shard;
+    char address[ADDRESS_MAX];
+};
+
 struct message {
     uint32_t kind; /* enum message_kind */
     uint32_t epoch;
@@ -288,6 +314,9 @@ struct message {
         struct message_sums sums;
         struct message_whole whole;
         struct message_pulse pulse;
+        struct message_seal seal;
+        struct message_sealed sealed;
+        struct message_moved moved;
     };
 };
 

@@ -76,7 +76,7 @@ static const struct field joined[] = {U64(joined.job),
 static const struct field denied[] = {I32(denied.status), TEXT(denied.text)};
 static const struct field want[] = {ENUM(want.content, CONTENT_LAYOUT, CONTENT_SETTINGS)};
 static const struct field page[] = {
-    ENUM(page.content, CONTENT_LAYOUT, CONTENT_SETTINGS),
+    ENUM(page.content, CONTENT_LAYOUT, CONTENT_SEALED),
     U32(page.page, ANY),
     U32(page.pages, ANY),
     U64(page.total),
@@ -112,6 +112,7 @@ static const struct field enlist[] = {U32(enlist.protocol_oldest, ANY),
                                       FIXED(enlist.instance),
                                       TEXT(enlist.address),
                                       U32(enlist.cold, 1),
+                                      U32(enlist.epoch, ANY),
                                       U64(enlist.index),
                                       U64(enlist.hash)};
 static const struct field member[] = {U64(member.job),
@@ -122,7 +123,9 @@ static const struct field member[] = {U64(member.job),
                                       U32(member.moments, 1),
                                       U32(member.slots, SLOTS_MAX),
                                       U32(member.parameter_slots, 64),
-                                      U64(member.layout_hash)};
+                                      U32(member.ring, ANY),
+                                      U64(member.layout_hash),
+                                      FIXED(member.instance)};
 static const struct field ready[] = {U32(ready.shard, MEMBERS_MAX - 1), U64(ready.layout_hash),
                                      U64(ready.bytes)};
 static const struct field entry[] = {U32(entry.worker, WORKERS_MAX - 1), U64(entry.incarnation),
@@ -148,6 +151,11 @@ static const struct field pulse[] = {
     U64(pulse.beat),     U64(pulse.logged),    U64(pulse.applied),       U64(pulse.version),
     U64(pulse.bytes_in), U64(pulse.bytes_out), U32(pulse.sessions, ANY), U32(pulse.waiting, 2),
     U64(pulse.step_ns),  U64(pulse.dropped),   TEXT(pulse.transport)};
+
+static const struct field seal[] = {FIXED(seal.instance)};
+static const struct field sealed[] = {FIXED(sealed.instance), U64(sealed.index), U64(sealed.hash),
+                                      U64(sealed.bytes)};
+static const struct field moved[] = {U32(moved.shard, MEMBERS_MAX - 1), TEXT(moved.address)};
 
 static const struct field_table messages[] = {
     [MESSAGE_JOIN] = TABLE(join),
@@ -177,6 +185,9 @@ static const struct field_table messages[] = {
     [MESSAGE_SUMS] = TABLE(sums),
     [MESSAGE_WHOLE] = TABLE(whole),
     [MESSAGE_PULSE] = TABLE(pulse),
+    [MESSAGE_SEAL] = TABLE(seal),
+    [MESSAGE_SEALED] = TABLE(sealed),
+    [MESSAGE_MOVED] = TABLE(moved),
 };
 
 #undef STRUCT

@@ -130,7 +130,7 @@ Test(order_roster, nothing_is_admitted_while_a_shard_is_lost_and_status_names_it
     order_status(b.order, b.now_ns, text, sizeof text);
     cr_assert_not_null(strstr(text, "everything waits for shard 1"));
     struct message message = {.kind = MESSAGE_ENLIST};
-    message.enlist = (struct message_enlist){1, 1, 9, 1, {1}, "127.0.0.1:2", 1, 0, 0};
+    message.enlist = (struct message_enlist){1, 1, 9, 1, {1}, "127.0.0.1:2", 1, 1, 0, 0};
     bench_say(&b, 50, &message);
     cr_assert_not_null(bench_sent(&b, 50, MESSAGE_DENIED, 0), "cold: its memory is lost");
     message.enlist.cold = 0;
@@ -151,7 +151,7 @@ Test(order_roster, a_shard_that_comes_back_a_little_behind_hears_what_it_missed)
     bench_log_one(&b, 0);
     bench_event(&b, ORDER_LOST, 2);
     struct message message = {.kind = MESSAGE_ENLIST};
-    message.enlist = (struct message_enlist){1, 1, 9, 1, {1}, "127.0.0.1:2", 0, index, hash + 1};
+    message.enlist = (struct message_enlist){1, 1, 9, 1, {1}, "127.0.0.1:2", 0, 1, index, hash + 1};
     bench_say(&b, 51, &message);
     cr_assert_not_null(bench_sent(&b, 51, MESSAGE_DENIED, 0), "another log");
     message.enlist.hash = hash;
