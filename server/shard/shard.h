@@ -5,6 +5,7 @@
  *   shard.c   the step function
  *   slots.c   gradients: generations, chunks in flight, closing
  *   params.c  parameter slots: whole, ahead, being written, pinned
+ *   warm.c    going on in the arena of a killed process; journal.c: an event happens whole or not
  *   arena.c   where everything lies: one piece of memory, offsets only, so that it can be shared
  *             memory and outlive the process. struct shard lies at its start and holds no pointer.
  *
@@ -32,6 +33,7 @@ struct shard_options {
     int64_t pull_patience_ns; /* a pull for a version that does not come gets GONE; a late reader is
                                  hung up */
     bool keep;                /* give KEEP for FIRST and every ADMIT (recording) */
+    bool warm; /* the arena outlives its process: changes are journaled and tiles can be redone */
 };
 
 /* Memory, with its arithmetic as lines for people. ERR_INVALID when it cannot be counted in 64
@@ -43,6 +45,32 @@ gradweir_status shard_arena_bytes(const struct model *model, const struct law_se
 /* Lays out a fresh, zeroed, 64-byte aligned arena. The model is read now and not kept. */
 gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *model,
                            const struct law_settings *law, const struct shard_options *options);
+
+/* Goes on in the arena of a warm shard whose process was killed, at whatever instruction. What is
+ * not finished is undone (an event) or redone (a tile); README.md says how. options: as they were
+ * then, of member only job and shard (the rest is in the arena: shard_member).
+ *
+ * The caller holds the arena alone: the other process is dead. Everything that process held is
+ * dropped here: peers, sessions, PULLs, pins, bodies in flight, jobs. So a shell starts afresh too
+ * and drops on its side: every token it was given (takes, replies, scans, tiles) together with
+ * events and actions that wait for their turn, all data-plane connections, the control connection
+ * and the device's jobs; it enlists with a new instance, cold = 0, and log index and hash of
+ * shard_ledger. The core says LOGGED, LANDED, STEPPED and SUMS again at MEMBER, and asks again for
+ * SCAN and STEP at the next event: shard_next is due at once. Peers' numbers may be used again.
+ *
+ * A body that was under way when the process died may still land for a moment (the kernel or a
+ * network card writes it): its slot takes all chunks anew, and is not FREED for 250 ms.
+ *
+ * text gets what was found, in a line for people. ERR_MISMATCH names what differs (another job,
+ * shard, build or setting); ERR_CORRUPT says what cannot be right, or that the process was killed
+ * five times at one and the same place. The arena is then unchanged, but for the count of kills. */
+gradweir_status shard_resume(void *arena, uint64_t bytes, const struct law_settings *law,
+                             const struct shard_options *options, char *text, size_t size);
+
+/* False: shard_init has not ended here, nobody has heard of this arena, and it may go. */
+bool shard_arena_begun(const void *arena, uint64_t bytes);
+
+const struct message_member *shard_member(const struct shard *shard);
 
 enum shard_event_kind {
     SHARD_MESSAGE = 1, /* from the coordinator */
