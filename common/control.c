@@ -69,6 +69,7 @@ void control_close(struct control *control)
 {
     if (!control)
         return;
+    control_links_close(control);
     if (control->socket) {
         control_flush(control);
         /* A full monitor would hold ZeroMQ's IO thread, and with it the lock that this needs. */
@@ -217,6 +218,25 @@ static struct control_event *next_lost(struct control *control)
     return number ? told(control, CONTROL_LOST, number) : NULL;
 }
 
+/* What has come by links, from one peer after the other. */
+static struct control_event *next_by_link(struct control *control)
+{
+    if (control->link)
+        return control_link_next(control->link, true, control->decoder, &control->event.message)
+                   ? told(control, CONTROL_MESSAGE, CONTROL_SERVER)
+                   : NULL;
+    uint32_t left = control->links;
+    for (uint32_t i = 1; left && i <= control->peers_max; i++) {
+        const struct control_peer *peer = &control->peers[i];
+        if (!peer->number || !peer->link)
+            continue;
+        left--;
+        if (control_link_next(peer->link, false, control->decoder, &control->event.message))
+            return told(control, CONTROL_MESSAGE, peer->number);
+    }
+    return NULL;
+}
+
 static struct control_event *client_change(struct control *control)
 {
     if (control->lost_owed) {
@@ -233,6 +253,11 @@ static struct control_event *client_change(struct control *control)
 
 struct control_event *control_poll(struct control *control)
 {
+    struct control_event *linked = next_by_link(control);
+    if (linked)
+        return linked;
+    if (control->link)
+        return client_change(control);
     for (;;) {
         if (control->incoming_open) {
             struct control_event *event = next_message(control);
@@ -284,6 +309,8 @@ gradweir_status control_send(struct control *control, uint32_t number,
     struct control_peer *peer = control_peer_find(control, number);
     if (!peer || peer->broken)
         return fail(GRADWEIR_ERR_LOST, "control peer %u is gone", number);
+    if (peer->link)
+        return control_link_put(peer->link, control->server, message);
     for (int attempt = 0; attempt < 2; attempt++) {
         size_t written;
         if (wire_encode(message, peer->frame + peer->frame_count,
@@ -309,8 +336,27 @@ static bool has_events(void *socket)
     return events & ZMQ_POLLIN;
 }
 
+static bool link_waits(const struct control *control)
+{
+    if (control->link)
+        return control_link_waits(control->link, true);
+    for (uint32_t i = 1, left = control->links; left && i <= control->peers_max; i++) {
+        const struct control_peer *peer = &control->peers[i];
+        if (!peer->number || !peer->link)
+            continue;
+        left--;
+        if (control_link_waits(peer->link, false))
+            return true;
+    }
+    return false;
+}
+
 bool control_ready(struct control *control)
 {
+    if (link_waits(control))
+        return true;
+    if (control->link)
+        return control->up_owed || control->lost_owed;
     return control->incoming_open || control->broken_count || control->up_owed ||
            control->lost_owed || (!control->socket_quiet && has_events(control->socket)) ||
            (!control->monitor_quiet && has_events(control->monitor));
@@ -319,7 +365,7 @@ bool control_ready(struct control *control)
 size_t control_fds(struct control *control, int fds[2])
 {
     memcpy(fds, control->fds, sizeof control->fds);
-    return 2;
+    return control->link ? 0 : 2;
 }
 
 const char *control_address(const struct control *control)

@@ -60,6 +60,10 @@ gradweir_status control_listen(struct control_context *context,
 gradweir_status control_connect(struct control_context *context,
                                 const struct control_options *options, const char *endpoint,
                                 struct control **control);
+
+/* A client within the server's own thread, without sockets: what one sends, the other has at its
+ * next poll. Close it before or after the server. */
+gradweir_status control_connect_within(struct control *server, struct control **client);
 void control_close(
     struct control *control); /* NULL is accepted; waits at most 1 s for what is flushed */
 

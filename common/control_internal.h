@@ -25,12 +25,17 @@ struct control_peer {
     bool broken; /* its connection is gone; LOST follows when what it sent has been read */
     int fd;      /* -1: inproc */
     char identity[IDENTITY_MAX];
-    uint8_t *frame; /* what waits to be flushed */
+    struct control_link *link; /* within the thread; NULL: over ZeroMQ */
+    uint8_t *frame;            /* what waits to be flushed */
     size_t frame_count;
 };
 
+struct control_link; /* control_link.c */
+
 struct control {
     void *zmq, *socket, *monitor;
+    struct control_link *link; /* client: instead of a socket */
+    uint32_t links;            /* server: peers that have one */
     struct control_context *context;
     bool server, connected;
     bool refused;    /* client: the server turned us away at the last attempt */
@@ -77,6 +82,20 @@ void control_peer_break(struct control *control, struct control_peer *peer);
 
 /* Forgets a broken peer and tells its number, or 0. */
 uint32_t control_peer_take_broken(struct control *control);
+
+/* A new peer by that link; the peer of a link. */
+gradweir_status control_peer_link(struct control *server, struct control_link *link);
+struct control_peer *control_link_peer(struct control *server, const struct control_link *link);
+
+/* Puts a message for the client (or the server); takes the next one that waits there, valid until
+ * the next call; tells whether one waits. Closing one end is LOST to the other. */
+gradweir_status control_link_put(struct control_link *link, bool to_client,
+                                 const struct message *message);
+bool control_link_next(struct control_link *link, bool at_client, struct wire_decoder *decoder,
+                       struct message *message);
+bool control_link_waits(const struct control_link *link, bool at_client);
+void control_link_close(struct control_link *link, bool client);
+void control_links_close(struct control *control);
 
 /* Client: libzmq gives up for good when a handshake is refused; these begin anew after a while. */
 void control_refused_now(struct control *control, bool by_key);

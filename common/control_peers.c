@@ -28,6 +28,11 @@ static void forget(struct control *control, struct control_peer *peer)
 {
     control->broken_count -= peer->broken;
     control->unflushed -= peer->frame_count > 0;
+    if (peer->link) {
+        control_link_close(peer->link, false);
+        peer->link = NULL;
+        control->links--;
+    }
     peer->broken = false;
     peer->frame_count = 0;
     peer->number = 0;
@@ -84,6 +89,50 @@ static void take_identity(const struct control *control, struct control_peer *pe
     snprintf(peer->identity, sizeof peer->identity, "%s", identity ? identity : "");
 }
 
+static void number_peer(const struct control *control, struct control_peer *peer)
+{
+    peer->generation = (peer->generation + 1) % (UINT32_MAX / (control->peers_max + 1));
+    peer->number = peer->generation * (control->peers_max + 1) + (uint32_t)(peer - control->peers);
+    peer->broken = false;
+    peer->frame_count = 0;
+}
+
+gradweir_status control_peer_link(struct control *server, struct control_link *link)
+{
+    for (uint32_t i = server->peers_max; i >= 1; i--) {
+        struct control_peer *peer = &server->peers[i];
+        if (peer->number)
+            continue;
+        number_peer(server, peer);
+        memset(peer->routing, 0xff, sizeof peer->routing); /* nobody's at ZeroMQ */
+        peer->fd = -1;
+        peer->identity[0] = 0;
+        peer->link = link;
+        server->links++;
+        return GRADWEIR_OK;
+    }
+    return fail(GRADWEIR_ERR_FULL, "%u peers are connected and no more are allowed",
+                server->peers_max);
+}
+
+struct control_peer *control_link_peer(struct control *server, const struct control_link *link)
+{
+    for (uint32_t i = 1; i <= server->peers_max; i++)
+        if (server->peers[i].number && server->peers[i].link == link)
+            return &server->peers[i];
+    ASSERT(!"a link whose server end is open has a peer");
+    return NULL;
+}
+
+void control_links_close(struct control *control)
+{
+    if (control->link)
+        control_link_close(control->link, true);
+    for (uint32_t i = 1; control->links && i <= control->peers_max; i++)
+        if (control->peers[i].link)
+            forget(control, &control->peers[i]);
+}
+
 uint32_t control_peer_of(struct control *control, const uint8_t *routing, zmq_msg_t *message)
 {
     struct control_peer *free_peer = NULL;
@@ -105,13 +154,9 @@ uint32_t control_peer_of(struct control *control, const uint8_t *routing, zmq_ms
              control->peers_max);
         return 0;
     }
-    free_peer->generation = (free_peer->generation + 1) % (UINT32_MAX / (control->peers_max + 1));
-    free_peer->number =
-        free_peer->generation * (control->peers_max + 1) + (uint32_t)(free_peer - control->peers);
+    number_peer(control, free_peer);
     memcpy(free_peer->routing, routing, ROUTING_BYTES);
     free_peer->fd = zmq_msg_get(message, ZMQ_SRCFD);
-    free_peer->broken = false;
-    free_peer->frame_count = 0;
     take_identity(control, free_peer, message);
     settle(control, free_peer);
     return free_peer->number;

@@ -44,6 +44,8 @@ const struct setting settings_server[] = {
     WHOLE("shards", false, "1", 1, 64, NULL, "servers the model is spread over"),
     WHOLE("shard", false, "all", 0, 63, "all", "host only this shard; needs coordinator"),
     FLAG("shards_elsewhere", false, "off", "host the coordinator only; shards are other processes"),
+    ONE_OF("threads", false, "auto", "auto|one|each",
+           "coordinator and shards of a process: one thread, or one each; auto: by cores"),
     WHOLE("workers_max", false, "64", 1, 256, NULL, "workers that may take part at once"),
     WORDS("listen", "127.0.0.1:7070", "control address, ip:port; port 0 picks one"),
     WORDS("coordinator", "",

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@ struct host {
     gradweir_status shards_status;
     char shards_reason[256];
 };
+
+enum host_threads { HOST_THREADS_AUTO, HOST_THREADS_ONE, HOST_THREADS_EACH };
 
 /* What a signal handler may touch. */
 static atomic_bool stop_asked, drain_asked;
@@ -64,19 +67,23 @@ static void explain(const struct host *host)
             log_line(&host->log, LOG_INFO, "law", "%s", line);
 }
 
+static void name_shards(struct host *host)
+{
+    const int64_t only = host->options.only_shard;
+    for (uint32_t i = 0; i < host->shards_count; i++)
+        host->shards[i] = (struct host_shard){.options = &host->options,
+                                              .context = host->context,
+                                              .coordinator = host->coordinator,
+                                              .log = &host->log,
+                                              .index = only >= 0 ? (uint32_t)only : i,
+                                              .stop = &stop_asked};
+}
+
 static void start_shards(void *argument)
 {
     struct host *host = argument;
     for (uint32_t i = 0; i < host->shards_count; i++) {
-        struct host_shard *shard = &host->shards[i];
-        const int64_t only = host->options.only_shard;
-        *shard = (struct host_shard){.options = &host->options,
-                                     .context = host->context,
-                                     .coordinator = host->coordinator,
-                                     .log = &host->log,
-                                     .index = only >= 0 ? (uint32_t)only : i,
-                                     .stop = &stop_asked};
-        const gradweir_status status = host_shard_start(shard);
+        const gradweir_status status = host_shard_start(&host->shards[i]);
         if (status != GRADWEIR_OK) {
             log_line(&host->log, LOG_ERROR, "host", "%s", fail_reason());
             atomic_store(&stop_asked, true);
@@ -95,8 +102,20 @@ static gradweir_status join_shards(struct host *host)
     return status;
 }
 
+/* Where threads outnumber cores, passing messages between them costs more than they gain. */
+static bool on_one_thread(const struct host *host)
+{
+    cpu_set_t cores;
+    const enum host_threads threads =
+        (enum host_threads)settings_choice(host->options.settings, "threads");
+    if (threads != HOST_THREADS_AUTO || sched_getaffinity(0, sizeof cores, &cores) != 0)
+        return threads == HOST_THREADS_ONE;
+    return (uint32_t)CPU_COUNT(&cores) <= host->shards_count;
+}
+
 static gradweir_status run_coordinator(struct host *host)
 {
+    const bool one = host->shards_count && on_one_thread(host);
     snprintf(host->coordinator, sizeof host->coordinator, "%s", HOST_INPROC);
     struct host_coordinator coordinator = {.options = &host->options,
                                            .context = host->context,
@@ -105,9 +124,14 @@ static gradweir_status run_coordinator(struct host *host)
                                                settings_text(host->options.settings, "listen"),
                                            .stop = &stop_asked,
                                            .drain = &drain_asked,
-                                           .wake_fd = wake_fd};
+                                           .wake_fd = wake_fd,
+                                           .shards = host->shards,
+                                           .shards_count = one ? host->shards_count : 0};
     explain(host);
-    gradweir_status status = host_coordinator_run(&coordinator, start_shards, host);
+    if (host->shards_count)
+        log_line(&host->log, LOG_INFO, "host", "coordinator and %u shards on %s",
+                 host->shards_count, one ? "one thread" : "a thread each");
+    gradweir_status status = host_coordinator_run(&coordinator, one ? NULL : start_shards, host);
     if (status != GRADWEIR_OK)
         atomic_store(&stop_asked, true);
     const gradweir_status shards = join_shards(host);
@@ -132,6 +156,7 @@ static gradweir_status run(struct host *host)
     if (!host->shards)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u shards", host->shards_count);
     TRY(control_context_new(&host->context));
+    name_shards(host);
     if (host->options.coordinator[0])
         return run_shards(host);
     return run_coordinator(host);

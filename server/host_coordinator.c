@@ -106,26 +106,42 @@ static bool lingered(struct coordinator_loop *loop)
     return loop->had_workers && now_ns - loop->alone_since_ns > (uint64_t)linger_ns;
 }
 
+/* This thread's shards. One that has ended otherwise than by STOP ends the server. */
+static void turn_shards(struct coordinator_loop *loop, bool *any)
+{
+    for (uint32_t i = 0; i < loop->host->shards_count; i++) {
+        struct host_shard *shard = &loop->host->shards[i];
+        if (!host_shard_turn(shard, any) && shard->status != GRADWEIR_OK)
+            atomic_store(loop->host->stop, true);
+    }
+}
+
 static void sleep_until_needed(struct coordinator_loop *loop)
 {
     if (control_ready(loop->control))
         return;
-    struct pollfd wait[3] = {{.fd = loop->host->wake_fd, .events = POLLIN}};
+    struct pollfd wait[3 + HOST_SHARD_FDS_MAX * MEMBERS_MAX] = {
+        {.fd = loop->host->wake_fd, .events = POLLIN}};
     int fds[2];
-    const size_t count = control_fds(loop->control, fds);
-    for (size_t i = 0; i < count; i++)
-        wait[1 + i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    size_t count = 1;
+    const size_t control_count = control_fds(loop->control, fds);
+    for (size_t i = 0; i < control_count; i++)
+        wait[count++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     int timeout_ms = 200;
+    for (uint32_t i = 0; i < loop->host->shards_count; i++)
+        if (!host_shard_sleeps(&loop->host->shards[i], wait, &count, &timeout_ms))
+            return;
     if (order_next(loop->order) != INT64_MAX) {
         const int due = deadline_poll_ms(clock_now_ns(), (uint64_t)order_next(loop->order));
         timeout_ms = due < timeout_ms ? due : timeout_ms;
     }
-    poll(wait, 1 + count, timeout_ms);
+    poll(wait, count, timeout_ms);
 }
 
 static void turn(struct coordinator_loop *loop)
 {
-    const bool any = turn_control(loop);
+    bool any = turn_control(loop);
+    turn_shards(loop, &any);
     const int64_t now_ns = (int64_t)clock_now_ns();
     if (now_ns >= order_next(loop->order))
         step(loop, &(struct order_event){.kind = ORDER_TICK});
@@ -166,6 +182,8 @@ static gradweir_status open_all(struct coordinator_loop *loop)
                        &loop->control));
     if (options->record[0])
         TRY(recording_open_log(options->record, options->record_bytes_max, &loop->recording));
+    for (uint32_t i = 0; i < host->shards_count; i++)
+        TRY(host_shard_open(&host->shards[i], loop->control));
     return write_port_file(settings_text(options->settings, "port_file"),
                            control_address(loop->control));
 }
@@ -177,6 +195,8 @@ static void say_farewell(struct coordinator_loop *loop)
     const bool elsewhere = settings_bool(loop->host->options->settings, "shards_elsewhere");
     uint32_t left = loop->finished && elsewhere ? loop->host->options->shards : 0;
     const uint64_t end_ns = clock_now_ns() + CLOCK_SECOND;
+    bool any;
+    turn_shards(loop, &any);
     control_flush(loop->control);
     while (left && clock_now_ns() < end_ns) {
         const struct control_event *event;
@@ -196,12 +216,15 @@ gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound
     gradweir_status status = open_all(&loop);
     if (status == GRADWEIR_OK) {
         log_line(host->log, LOG_INFO, "control", "listening on %s", control_address(loop.control));
-        bound(argument);
+        if (bound)
+            bound(argument);
     }
     while (status == GRADWEIR_OK && !loop.finished && !atomic_load(host->stop))
         turn(&loop);
     if (loop.control)
         say_farewell(&loop);
+    for (uint32_t i = 0; i < host->shards_count; i++)
+        host_shard_close(&host->shards[i]);
     recording_close(loop.recording);
     control_close(loop.control);
     free(loop.actions.items);

@@ -5,7 +5,7 @@
 
 #include "common/control.h"
 #include "common/log.h"
-#include "server/host_settings.h"
+#include "server/host_shard.h"
 
 #include <stdatomic.h>
 
@@ -15,14 +15,16 @@ struct host_coordinator {
     const struct host_options *options;
     struct control_context *context;
     const struct log *log;
-    const char *listen; /* tcp address, "ip:port" */
-    atomic_bool *stop;  /* end at once */
-    atomic_bool *drain; /* end in order */
-    int wake_fd;        /* readable when one of them was set */
+    const char *listen;        /* tcp address, "ip:port" */
+    atomic_bool *stop;         /* end at once */
+    atomic_bool *drain;        /* end in order */
+    int wake_fd;               /* readable when one of them was set */
+    struct host_shard *shards; /* those that this thread turns beside its own loop */
+    uint32_t shards_count;     /* 0: none */
 };
 
-/* Binds the control socket on `listen` and on HOST_INPROC, writes the port file, runs until the
- * job has ended. Called on the thread that is to do it. */
+/* Binds the control socket on `listen` and on HOST_INPROC, writes the port file, opens its shards
+ * or calls `bound`, runs until the job has ended. Called on the thread that is to do it. */
 gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound)(void *),
                                      void *argument);
 

@@ -2,6 +2,7 @@
 #include "server/host_shard_loop.h"
 
 #include "common/clock.h"
+#include "common/idle.h"
 #include "common/random.h"
 
 #include <errno.h>
@@ -133,45 +134,34 @@ static gradweir_status turn_control(struct shard_loop *loop, bool *any)
     return GRADWEIR_OK;
 }
 
-static void sleep_until_needed(struct shard_loop *loop)
+static gradweir_status turn(struct shard_loop *loop, bool *any)
 {
-    if (transport_arm(loop->transport) != GRADWEIR_OK || control_ready(loop->control))
-        return;
-    struct pollfd wait[3] = {{.fd = transport_fd(loop->transport), .events = POLLIN}};
-    int fds[2];
-    const size_t count = control_fds(loop->control, fds);
-    for (size_t i = 0; i < count; i++)
-        wait[1 + i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-    int timeout_ms = 200;
-    if (loop->shard && shard_next(loop->shard) != INT64_MAX) {
-        const int due = deadline_poll_ms(clock_now_ns(), (uint64_t)shard_next(loop->shard));
-        timeout_ms = due < timeout_ms ? due : timeout_ms;
-    }
-    poll(wait, 1 + count, timeout_ms);
-}
-
-static gradweir_status turn(struct shard_loop *loop)
-{
-    bool any = false;
-    TRY(turn_control(loop, &any));
-    any |= shard_loop_transport(loop);
+    TRY(turn_control(loop, any));
+    *any |= shard_loop_transport(loop);
     if (loop->shard) {
-        any |= shard_loop_device(loop);
+        *any |= shard_loop_device(loop);
         const int64_t now = (int64_t)clock_now_ns();
         if (now >= shard_next(loop->shard))
             shard_loop_event(loop, &(struct shard_event){.kind = SHARD_TICK, .now_ns = now});
     }
     control_flush(loop->control);
-    if (!idle_again(&loop->idle, any))
-        sleep_until_needed(loop);
     return GRADWEIR_OK;
 }
 
-static gradweir_status open_all(struct shard_loop *loop)
+static gradweir_status connect_control(struct shard_loop *loop, struct control *within)
+{
+    const struct host_shard *host = loop->host;
+    if (within)
+        return control_connect_within(within, &loop->control);
+    return control_connect(host->context, &host->options->control, host->coordinator,
+                           &loop->control);
+}
+
+static gradweir_status open_all(struct shard_loop *loop, struct control *within)
 {
     TRY(random_entropy(loop->instance, sizeof loop->instance));
     const struct host_shard *host = loop->host;
-    TRY(control_connect(host->context, &host->options->control, host->coordinator, &loop->control));
+    TRY(connect_control(loop, within));
     TRY(content_assembler_new(CONTENT_BYTES_MAX, &loop->assembler));
     struct transport_settings transport = host->options->transport;
     TRY(transport_open(&transport, &loop->transport));
@@ -205,23 +195,84 @@ static void close_all(struct shard_loop *loop)
     control_close(loop->control);
 }
 
+/* The loop's end, and why, once. */
+static void ended(struct host_shard *host, gradweir_status status)
+{
+    host->status = status;
+    if (status == GRADWEIR_OK)
+        return;
+    snprintf(host->reason, sizeof host->reason, "shard %u: %.230s", host->index, fail_reason());
+    log_line(host->log, LOG_ERROR, "shard", "%s", host->reason);
+}
+
+gradweir_status host_shard_open(struct host_shard *host, struct control *within)
+{
+    host->loop = calloc(1, sizeof *host->loop);
+    if (!host->loop)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "shard %u: no memory for its loop", host->index);
+    host->loop->host = host;
+    const gradweir_status status = open_all(host->loop, within);
+    ended(host, status);
+    return status;
+}
+
+bool host_shard_turn(struct host_shard *host, bool *any)
+{
+    if (host->loop->stopped || atomic_load(host->stop))
+        return false;
+    const gradweir_status status = turn(host->loop, any);
+    if (status != GRADWEIR_OK)
+        ended(host, status);
+    return status == GRADWEIR_OK;
+}
+
+bool host_shard_sleeps(struct host_shard *host, struct pollfd *fds, size_t *count, int *timeout_ms)
+{
+    struct shard_loop *loop = host->loop;
+    if (transport_arm(loop->transport) != GRADWEIR_OK || control_ready(loop->control))
+        return false;
+    int control[2];
+    fds[(*count)++] = (struct pollfd){.fd = transport_fd(loop->transport), .events = POLLIN};
+    const size_t control_count = control_fds(loop->control, control);
+    for (size_t i = 0; i < control_count; i++)
+        fds[(*count)++] = (struct pollfd){.fd = control[i], .events = POLLIN};
+    if (loop->shard && shard_next(loop->shard) != INT64_MAX) {
+        const int due = deadline_poll_ms(clock_now_ns(), (uint64_t)shard_next(loop->shard));
+        *timeout_ms = due < *timeout_ms ? due : *timeout_ms;
+    }
+    return true;
+}
+
+void host_shard_close(struct host_shard *host)
+{
+    if (host->loop)
+        close_all(host->loop);
+    free(host->loop);
+    host->loop = NULL;
+}
+
+static void sleep_until_needed(struct host_shard *host)
+{
+    struct pollfd fds[HOST_SHARD_FDS_MAX];
+    size_t count = 0;
+    int timeout_ms = 200;
+    if (host_shard_sleeps(host, fds, &count, &timeout_ms))
+        poll(fds, count, timeout_ms);
+}
+
 static void *run(void *context)
 {
     struct host_shard *host = context;
-    struct shard_loop *loop = calloc(1, sizeof *loop);
-    ASSERT(loop);
-    loop->host = host;
-    gradweir_status status = open_all(loop);
-    while (status == GRADWEIR_OK && !loop->stopped && !atomic_load(host->stop))
-        status = turn(loop);
-    host->status = status;
-    if (status != GRADWEIR_OK) {
-        snprintf(host->reason, sizeof host->reason, "shard %u: %.230s", host->index, fail_reason());
-        log_line(host->log, LOG_ERROR, "shard", "%s", host->reason);
-    }
-    close_all(loop);
-    free(loop);
-    if (status != GRADWEIR_OK)
+    struct idle idle = {.yields = 0};
+    bool any = false;
+    if (host_shard_open(host, NULL) == GRADWEIR_OK)
+        while (host_shard_turn(host, &any)) {
+            if (!idle_again(&idle, any))
+                sleep_until_needed(host);
+            any = false;
+        }
+    host_shard_close(host);
+    if (host->status != GRADWEIR_OK)
         atomic_store(host->stop, true);
     return NULL;
 }

@@ -2,7 +2,6 @@
 #ifndef GRADWEIR_SERVER_HOST_SHARD_LOOP_H
 #define GRADWEIR_SERVER_HOST_SHARD_LOOP_H
 
-#include "common/idle.h"
 #include "common/wire.h"
 #include "server/host_shard.h"
 #include "server/recording.h"
@@ -48,7 +47,6 @@ struct shard_loop {
     struct message_member member;
     uint8_t instance[NONCE_BYTES]; /* of this process, for ENLIST */
     bool stopped;                  /* the coordinator said STOP */
-    struct idle idle;
 
     struct shard_actions actions;
     struct shard_event *deferred; /* events that arose while actions were carried out */

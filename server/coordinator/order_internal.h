@@ -133,6 +133,7 @@ struct order {
     int64_t last_step_ns, last_admit_ns;
     int64_t intervals[INTERVALS];
     uint64_t intervals_count;
+    int64_t interval_median; /* of them, as of a few steps ago */
 
     bool draining, stopped;
     int64_t drain_ns;

@@ -21,12 +21,32 @@ static void fill_groups(const struct order *order, const struct law_step *step,
     }
 }
 
+static int compare(const void *a, const void *b)
+{
+    int64_t left, right;
+    memcpy(&left, a, sizeof left);
+    memcpy(&right, b, sizeof right);
+    return (left > right) - (left < right);
+}
+
+/* The median is taken anew at every step while there are few, then now and then: sorting at every
+ * step would cost more than all the rest of it. */
 static void note_interval(struct order *order)
 {
-    if (order->last_step_ns != 0)
-        order->intervals[order->intervals_count++ % INTERVALS] =
-            order->now_ns - order->last_step_ns;
+    const int64_t interval = order->now_ns - order->last_step_ns;
+    const bool first = order->last_step_ns == 0;
     order->last_step_ns = order->now_ns;
+    if (first)
+        return;
+    order->intervals[order->intervals_count++ % INTERVALS] = interval;
+    const uint64_t n =
+        order->intervals_count < INTERVALS ? order->intervals_count : (uint64_t)INTERVALS;
+    if (n == INTERVALS && order->intervals_count % (INTERVALS / 2) != 0)
+        return;
+    int64_t sorted[INTERVALS];
+    memcpy(sorted, order->intervals, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare);
+    order->interval_median = sorted[n / 2];
 }
 
 static void append_step(struct order *order, enum law_cause cause)
@@ -149,26 +169,13 @@ void steps_stepped(struct order *order, uint32_t member, uint64_t version)
 
 /* Flush: nothing came for long, so a step with what is there. */
 
-static int compare(const void *a, const void *b)
-{
-    int64_t left, right;
-    memcpy(&left, a, sizeof left);
-    memcpy(&right, b, sizeof right);
-    return (left > right) - (left < right);
-}
-
 static int64_t flush_after(const struct order *order)
 {
     if (order->options.flush_after_ns != 0)
         return order->options.flush_after_ns;
-    int64_t sorted[INTERVALS];
-    const uint64_t n =
-        order->intervals_count < INTERVALS ? order->intervals_count : (uint64_t)INTERVALS;
-    if (n == 0)
+    if (order->intervals_count == 0)
         return SECOND_NS;
-    memcpy(sorted, order->intervals, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare);
-    const int64_t median = sorted[n / 2];
+    const int64_t median = order->interval_median;
     const int64_t low = SECOND_NS / 20, high = 60 * SECOND_NS;
     return median > high / 3 ? high : 3 * median < low ? low : 3 * median;
 }
