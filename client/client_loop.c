@@ -155,6 +155,9 @@ static void carry_out(struct gradweir_client *client, const struct session_actio
     case SESSION_JOINED: joined(client); break;
     case SESSION_VERDICT: client_verdict(client, action); break;
     case SESSION_PULLED: client_pulled(client, action->version); break;
+    case SESSION_SAY:
+        log_line(&client->log, LOG_WARN, "client", "%s", action->message.denied.text);
+        break;
     case SESSION_FAILED: session_failed(client, action); break;
     case SESSION_LEFT: client->left = true; break;
     }

@@ -39,7 +39,7 @@ static void fail_for_good(struct session *session, gradweir_status status, const
 
 void session_join(struct session *session)
 {
-    if (session->failed)
+    if (session->failed || session->resting)
         return;
     struct message *message = session_tell(session, MESSAGE_JOIN);
     message->join = (struct message_join){.protocol_oldest = PROTOCOL_OLDEST,
@@ -49,6 +49,37 @@ void session_join(struct session *session)
                                           .outstanding_max = session->options.outstanding};
     memcpy(message->join.identity, session->options.identity, IDENTITY_MAX);
     memcpy(message->join.nonce, session->options.nonce, NONCE_BYTES);
+}
+
+void session_wake(struct session *session)
+{
+    const bool rested = session->resting;
+    session->resting = false;
+    if (rested)
+        session_join(session);
+}
+
+/* The others of a round (mode = sync) waited too long for us: we are out, and come in again once
+ * there is something to push or to pull. What is under way learns its fate then. */
+static void taken_out(struct session *session, const char *text)
+{
+    bool busy = session->pulling;
+    for (uint32_t i = 0; i < session->options.outstanding; i++)
+        busy = busy || session->pushes[i].state != PUSH_FREE;
+    snprintf(session_act(session, SESSION_SAY)->message.denied.text, TEXT_MAX, "%s", text);
+    session->joined = false;
+    session->place_sequence = 0;
+    session->resting = true;
+    if (busy)
+        session_wake(session);
+}
+
+static void denied(struct session *session, const struct message_denied *denied)
+{
+    if (denied->status == GRADWEIR_ERR_AGAIN && session->joined)
+        taken_out(session, denied->text);
+    else
+        fail_for_good(session, (gradweir_status)denied->status, denied->text);
 }
 
 static void say_bye(struct session *session)
@@ -220,9 +251,7 @@ static void message_came(struct session *session, const struct message *message)
 {
     switch (message->kind) {
     case MESSAGE_JOINED: came_in(session, message); break;
-    case MESSAGE_DENIED:
-        fail_for_good(session, (gradweir_status)message->denied.status, message->denied.text);
-        break;
+    case MESSAGE_DENIED: denied(session, &message->denied); break;
     case MESSAGE_REJOIN: session_join(session); break;
     case MESSAGE_STOP:
         if (!session->leaving)

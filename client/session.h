@@ -83,6 +83,7 @@ enum session_action_kind {
     SESSION_VERDICT, /* buffer is free; message.receipt says why. verdict NONE: its fate is unknown
                         (status) */
     SESSION_PULLED,  /* the receive buffer holds `version` whole */
+    SESSION_SAY,     /* message.denied.text, a warning for people */
     SESSION_FAILED,  /* for good: status and message.denied.text */
     SESSION_LEFT     /* BYE was answered */
 };
@@ -139,6 +140,7 @@ struct session_pull_part {
 struct session {
     struct session_options options;
     bool up, joined, failed, leaving;
+    bool resting; /* taken out of a round: joins again when there is something to say */
     uint32_t worker, epoch, timeline, members_count;
     uint64_t incarnation, job, chunk_bytes, newest;
     bool first; /* first parameters are there */
@@ -168,6 +170,7 @@ void session_waiting(const struct session *session, char *text, size_t size);
 struct session_action *session_act(struct session *session, enum session_action_kind kind);
 struct message *session_tell(struct session *session, enum message_kind kind);
 void session_join(struct session *session);
+void session_wake(struct session *session); /* joins again if it rests */
 void session_push_start(struct session *session, const struct session_push_request *what);
 void session_push_rejoined(struct session *session, bool same_incarnation);
 void session_push_peer(struct session *session,

@@ -44,6 +44,7 @@ static void ask_all(struct session *session, uint64_t version)
 void session_pull_start(struct session *session)
 {
     ASSERT(!session->pulling);
+    session_wake(session);
     session->pulling = true;
     ask_all(session, session->newest);
 }

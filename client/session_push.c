@@ -123,6 +123,7 @@ void session_push_start(struct session *session, const struct session_push_reque
     ASSERT(what->buffer < session->options.outstanding);
     struct session_push *push = &session->pushes[what->buffer];
     ASSERT(push->state == PUSH_FREE);
+    session_wake(session);
     memset(push, 0, sizeof *push);
     push->what = *what;
     push->sequence = ++session->sequence;

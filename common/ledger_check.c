@@ -113,7 +113,7 @@ static gradweir_status check_leave(const struct ledger *ledger, const struct rec
         ledger->workers[leave->worker].state != WORKER_LIVE ||
         ledger->workers[leave->worker].incarnation != leave->incarnation)
         return refuse(record, "that incarnation does not live");
-    if (leave->cause < LEAVE_BYE || leave->cause > LEAVE_REPLACED)
+    if (leave->cause < LEAVE_BYE || leave->cause > LEAVE_ROUND)
         return refuse(record, "no such cause");
     return GRADWEIR_OK;
 }

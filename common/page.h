@@ -11,4 +11,7 @@ struct page {
 
 void page_put(struct page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* In double quotes, as JSON has them; whatever is not printable ASCII becomes '?'. */
+void page_quoted(struct page *page, const char *text);
+
 #endif

@@ -83,7 +83,7 @@ struct record_join {
     uint32_t outstanding_max;
 };
 
-enum leave_cause { LEAVE_BYE = 1, LEAVE_LEASE = 2, LEAVE_REPLACED = 3 };
+enum leave_cause { LEAVE_BYE = 1, LEAVE_LEASE = 2, LEAVE_REPLACED = 3, LEAVE_ROUND = 4 };
 
 struct record_leave {
     uint32_t worker;

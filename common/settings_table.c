@@ -118,6 +118,8 @@ const struct setting settings_server[] = {
     WAIT("place_patience", true, "10s", 1e7, 3600 * SECOND, NULL, "an unused place expires"),
     WAIT("push_patience", true, "30s", 1e7, 3600 * SECOND, NULL,
          "a body that does not arrive is CANCELLED"),
+    WAIT("round_patience", true, "60s", 1e7, 24 * 3600 * SECOND, NULL,
+         "mode sync: a worker that the others wait for so long is taken out of the round"),
     WAIT("lease", true, "2s", 5e7, 3600 * SECOND, NULL,
          "how long a silent member is believed alive"),
     WAIT("heartbeat", false, "200ms", 1e7, 60 * SECOND, NULL,

@@ -203,7 +203,7 @@ static const struct field record_join[] = {U32(join.worker, WORKERS_MAX - 1),
                                            U32(join.outstanding_max, ANY)};
 static const struct field record_leave[] = {U32(leave.worker, WORKERS_MAX - 1),
                                             U64(leave.incarnation),
-                                            ENUM(leave.cause, LEAVE_BYE, LEAVE_REPLACED)};
+                                            ENUM(leave.cause, LEAVE_BYE, LEAVE_ROUND)};
 static const struct field record_admit[] = {
     NAME(admit.name),         U32(admit.slot, SLOTS_MAX - 1),
     U64(admit.generation),    U64(admit.digest),

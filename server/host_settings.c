@@ -70,6 +70,11 @@ static gradweir_status read_order(const struct settings *settings, struct order_
     const int64_t window_max = settings_int(settings, "window_max");
     order->window_max = window_max == SETTING_WORD ? order->law.window : (uint32_t)window_max;
     order->queue = (uint32_t)settings_int(settings, "queue");
+    order->sync = settings_choice(settings, "mode") == 1;
+    if (order->sync && window_max == SETTING_WORD) /* a round holds one gradient of every worker */
+        order->window_max = order->workers_max;
+    if (order->sync && !settings_given(settings, "queue") && order->queue < order->workers_max)
+        order->queue = order->workers_max;
     if (order->window_max < order->law.window)
         return fail(GRADWEIR_ERR_INVALID,
                     "window_max is %u: it must be at least window, which is %u", order->window_max,
@@ -79,7 +84,6 @@ static gradweir_status read_order(const struct settings *settings, struct order_
                     "window_max + queue is %u: at most %d slots are supported",
                     order->window_max + order->queue, SLOTS_MAX);
     order->overflow_reject = settings_choice(settings, "overflow") == 1;
-    order->sync = settings_choice(settings, "mode") == 1;
     order->outstanding_max = OUTSTANDING_MAX;
     order->parameter_slots = (uint32_t)settings_int(settings, "parameter_slots");
     order->chunk_bytes = (uint64_t)settings_size(settings, "chunk_bytes");
@@ -87,6 +91,7 @@ static gradweir_status read_order(const struct settings *settings, struct order_
     order->flush_after_ns = flush_after == SETTING_WORD ? 0 : flush_after;
     order->place_patience_ns = settings_duration(settings, "place_patience");
     order->push_patience_ns = settings_duration(settings, "push_patience");
+    order->round_patience_ns = settings_duration(settings, "round_patience");
     order->lease_ns = settings_duration(settings, "lease");
     order->shard_patience_ns = settings_duration(settings, "lease");
     order->ring = 4096;

@@ -23,6 +23,14 @@ static void logged_came(struct order *order, uint32_t member, const struct messa
     order->members[member].logged = logged->index;
 }
 
+static void pulse_came(const struct order *order, struct order_member *member,
+                       const struct message_pulse *pulse)
+{
+    if (pulse->waiting != member->pulse.waiting)
+        member->pinned_ns = order->now_ns;
+    member->pulse = *pulse;
+}
+
 static void shard_message(struct order *order, uint32_t member, const struct message *message)
 {
     order->members[member].seen_ns = order->now_ns;
@@ -32,7 +40,7 @@ static void shard_message(struct order *order, uint32_t member, const struct mes
     case MESSAGE_FREED: places_freed(order, member, &message->freed); break;
     case MESSAGE_STEPPED: steps_stepped(order, member, message->stepped.version); break;
     case MESSAGE_SUMS: steps_sums(order, member, &message->sums); break;
-    case MESSAGE_PULSE: order->members[member].pulse = message->pulse; break;
+    case MESSAGE_PULSE: pulse_came(order, &order->members[member], &message->pulse); break;
     default: order->figures.foreign++; break;
     }
 }
@@ -85,6 +93,11 @@ static void tune_came(struct order *order, uint32_t peer, const struct message_t
     if (status == GRADWEIR_OK && settings.window > order->options.window_max)
         status = fail(GRADWEIR_ERR_INVALID, "window is at most window_max, which is %u",
                       order->options.window_max);
+    if (status == GRADWEIR_OK && order->options.sync &&
+        (settings.window != order->ledger.settings.window ||
+         settings.stride != order->ledger.settings.stride))
+        status = fail(GRADWEIR_ERR_INVALID,
+                      "in mode = sync window and stride are the number of workers");
     if (status == GRADWEIR_OK) {
         struct record record = {.kind = RECORD_TUNE};
         memcpy(record.tune.setting, ask->setting, sizeof ask->setting);

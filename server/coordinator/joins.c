@@ -112,6 +112,7 @@ static void append_join(struct order *order, uint32_t index, const struct messag
     order_send_all(order, MESSAGE_ENTRY)->entry = entry;
     order_append(order, &record);
     worker->join_at = order->ledger.index;
+    worker->joined_ns = order->now_ns;
     worker->asked = worker->granted = 0;
     worker->held = 0;
 }

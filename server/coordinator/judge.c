@@ -323,17 +323,12 @@ static bool its_turn(const struct order *order, const struct order_slot *slot)
            slot->name.sequence == worker->last_sequence + 1;
 }
 
-/* mode = sync: one fine gradient of every live worker, then all of them at once. */
-static bool one_of_each(const struct order *order)
+bool judge_fine(const struct order *order, uint32_t index)
 {
+    const struct order_slot *slot = &order->slots[index];
     uint64_t detail = 0;
-    uint32_t fine = 0, live = 0;
-    for (uint32_t i = 0; i < order->slots_count; i++)
-        fine += its_turn(order, &order->slots[i]) &&
-                decide(order, &order->slots[i], &detail) == VERDICT_ADMITTED;
-    for (uint32_t i = 0; i < order->ledger.workers_count; i++)
-        live += roster_live(order, i);
-    return fine >= live;
+    return its_turn(order, slot) && slot->describe.purpose == PURPOSE_GRADIENT &&
+           decide(order, slot, &detail) == VERDICT_ADMITTED;
 }
 
 static bool may_admit(const struct order *order, const struct order_slot *slot)
@@ -345,7 +340,7 @@ static bool may_admit(const struct order *order, const struct order_slot *slot)
     if (law_due(&order->ledger.law, LAW_DUE)) /* it waits for the sums of the step before */
         return false;
     return !order->options.sync || order->draining || order->ledger.law.fresh > 0 ||
-           one_of_each(order);
+           rounds_whole(order);
 }
 
 /* The next slot that can have its verdict: by completion, in mode sync by worker. */

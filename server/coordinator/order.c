@@ -23,6 +23,12 @@ static gradweir_status check_options(const struct order_options *options)
                     "window_max is %u and queue %u: window <= window_max <= %d, queue >= 1, and at "
                     "most %d together",
                     options->window_max, options->queue, WINDOW_MAX, SLOTS_MAX);
+    if (options->sync &&
+        (options->queue < options->workers_max || options->window_max < options->workers_max))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "mode = sync with workers_max %u needs queue and window_max of at least that, "
+                    "for a round holds one gradient of every worker; queue is %u, window_max %u",
+                    options->workers_max, options->queue, options->window_max);
     if (options->outstanding_max == 0 || options->outstanding_max > OUTSTANDING_MAX)
         return fail(GRADWEIR_ERR_INVALID, "outstanding_max is %u; 1 to %d",
                     options->outstanding_max, OUTSTANDING_MAX);
@@ -150,6 +156,7 @@ void order_append(struct order *order, struct record *record)
     ASSERT(status == GRADWEIR_OK);
     order->hashes[order->ledger.index % HASHES] = order->ledger.hash;
     order->kept[order->ledger.index % KEPT] = *record;
+    order->appended_ns[order->ledger.index % KEPT] = order->now_ns;
     order_send_all(order, MESSAGE_RECORD)->record = *record;
     struct order_action *append = act(order, ORDER_APPEND, 0);
     append->message.kind = MESSAGE_RECORD;
@@ -206,6 +213,7 @@ void order_step(struct order *order, const struct order_event *event, struct ord
     joins_tell(order);
     judge_patience(order);
     judge_all(order);
+    rounds_watch(order);
     steps_flush(order);
     judge_receipts(order);
     places_expire(order);
@@ -224,6 +232,8 @@ static int64_t later(int64_t time_ns, int64_t wait_ns)
 int64_t order_next(const struct order *order)
 {
     int64_t next = steps_flush_at(order);
+    if (rounds_next(order) < next)
+        next = rounds_next(order);
     const bool waiting = places_waiting(order) > 0;
     for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
         const struct order_worker *worker = &order->workers[i];

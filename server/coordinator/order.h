@@ -28,7 +28,8 @@ struct order_options {
     uint32_t queue;       /* slots beyond the window */
     uint32_t window_max;  /* slots for the window; at least law.window */
     bool overflow_reject; /* an ASK without room is answered QUEUE_FULL; else it waits its turn */
-    bool sync;            /* mode = sync: W = S = N, admitted in worker order */
+    bool sync;            /* mode = sync: W = S = N, admitted in worker order; queue and
+                             window_max must have room for workers_max */
     uint32_t outstanding_max;
     uint32_t parameter_slots;
     uint64_t chunk_bytes;
@@ -36,6 +37,7 @@ struct order_options {
     int64_t place_patience_ns; /* an unused place goes back after so long while others wait */
     int64_t push_patience_ns;  /* described but not landed everywhere: CANCELLED after so long */
     int64_t lease_ns;          /* how long a lost connection is believed to come back */
+    int64_t round_patience_ns; /* sync: who keeps a round waiting so long is taken out; 0: never */
     int64_t shard_patience_ns; /* silence of a shard after which status names it */
     uint32_t ring;             /* records a shard may lag behind before ADMIT waits */
     struct law_settings law;

@@ -6,8 +6,10 @@
  *   joins.c         who takes part, under which incarnation
  *   places.c        slots: who has room
  *   judge.c         what was described and has landed: verdicts and receipts
+ *   rounds.c        mode = sync: who keeps the others waiting
  *   steps.c         steps, sums, whole versions, flush, drain
  *   order_status.c  figures and the status page
+ *   order_waits.c   what everything waits for
  *
  * A slot's life:
  *
@@ -19,6 +21,7 @@
 #define GRADWEIR_SERVER_COORDINATOR_ORDER_INTERNAL_H
 
 #include "common/model.h"
+#include "common/page.h"
 #include "common/random.h"
 #include "common/wire.h"
 #include "server/coordinator/order.h"
@@ -50,11 +53,13 @@ struct order_member {
     bool summed; /* sums of the step that waits are here */
     struct message_sums sums;
     struct message_pulse pulse;
+    int64_t pinned_ns; /* since when its next step waits for a parameter slot */
 };
 
 struct order_worker {
-    uint32_t peer;    /* 0: lost, or gone */
-    int64_t lost_ns;  /* when it was lost */
+    uint32_t peer;   /* 0: lost, or gone */
+    int64_t lost_ns; /* when it was lost */
+    int64_t joined_ns;
     uint64_t join_at; /* index of its JOIN record */
     bool told;        /* JOINED was sent to its present peer */
     uint8_t pass[NONCE_BYTES];
@@ -62,6 +67,7 @@ struct order_worker {
     uint32_t fenced_count;
     uint64_t asked, granted; /* sequences up to here */
     uint64_t ticket;         /* of its waiting; smaller is earlier */
+    int64_t asked_ns;        /* since when it waits */
     uint32_t held;           /* slots PLACED for it */
 };
 
@@ -123,6 +129,7 @@ struct order {
 
     uint64_t hashes[HASHES]; /* of records, by index */
     struct record kept[KEPT];
+    int64_t appended_ns[KEPT];
     struct order_owed owed[OWED_MAX];
     uint32_t owed_first, owed_count;
     bool alarm; /* a shard's log differs from ours: nothing is admitted any more */
@@ -130,6 +137,7 @@ struct order {
     bool whole_known;
     uint64_t whole;
     double step_clip; /* clip_average of the step that waits for its sums */
+    int64_t round_ns; /* sync: since when a round waits for the rest; 0: it does not */
     int64_t last_step_ns, last_admit_ns;
     int64_t intervals[INTERVALS];
     uint64_t intervals_count;
@@ -182,6 +190,7 @@ void places_close(struct order *order, uint32_t slot, uint64_t after);
 void places_freed(struct order *order, uint32_t member, const struct message_freed *freed);
 uint32_t places_find(const struct order *order,
                      const struct name *name); /* PLACED; or slots_count */
+bool places_waits(const struct order *order, uint32_t worker);
 uint32_t places_waiting(const struct order *order);
 uint32_t places_used(const struct order *order); /* given and not yet in the window */
 
@@ -194,7 +203,16 @@ void judge_refuse(struct order *order, uint32_t slot, uint32_t verdict, uint64_t
 void judge_answer(struct order *order, const struct ledger_receipt *receipt,
                   const struct name *name);
 void judge_receipts(struct order *order);
-bool judge_pending(const struct order *order); /* something has landed and waits */
+bool judge_fine(const struct order *order, uint32_t slot); /* its turn, and it would be admitted */
+bool judge_pending(const struct order *order);             /* something has landed and waits */
+
+/* rounds.c: mode = sync */
+bool rounds_whole(const struct order *order);
+void rounds_watch(struct order *order);
+int64_t rounds_next(const struct order *order); /* INT64_MAX: not now */
+/* Who is waited for; false: nobody. Since when. */
+bool rounds_missing(const struct order *order, bool missing[WORKERS_MAX]);
+int64_t rounds_since(const struct order *order, uint32_t worker);
 
 /* steps.c */
 void steps_due(struct order *order);
@@ -203,5 +221,8 @@ void steps_stepped(struct order *order, uint32_t member, uint64_t version);
 int64_t steps_flush_at(const struct order *order); /* INT64_MAX: not now */
 void steps_flush(struct order *order);
 void steps_drain(struct order *order);
+
+/* order_waits.c */
+void order_waits(const struct order *order, int64_t now_ns, struct page *page);
 
 #endif

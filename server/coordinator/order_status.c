@@ -1,4 +1,4 @@
-/* Figures, and the status page: one JSON object that also names what everything waits for. */
+/* Figures, and the status page: one JSON object; its `waits` are order_waits.c's. */
 #include "common/page.h"
 #include "server/coordinator/order_internal.h"
 
@@ -22,21 +22,6 @@ void order_figures(const struct order *order, struct order_figures *figures)
         figures->shards_ready += order->members[i].ready && order->members[i].peer != 0;
 }
 
-/* Peers chose these bytes. */
-static void put_text(struct page *page, const char *text)
-{
-    page_put(page, "\"");
-    for (; *text != 0; text++) {
-        if (*text == '"' || *text == '\\')
-            page_put(page, "\\%c", *text);
-        else if ((unsigned char)*text >= 0x20 && (unsigned char)*text < 0x7f)
-            page_put(page, "%c", *text);
-        else
-            page_put(page, "?");
-    }
-    page_put(page, "\"");
-}
-
 static void put_verdicts(struct page *page, const uint64_t verdicts[VERDICTS])
 {
     page_put(page, "\"verdicts\":{");
@@ -58,7 +43,7 @@ static void put_figures(struct page *page, const struct order *order)
              f.shards_ready, f.window);
     page_put(page,
              "\"queue\":%u,\"queue_peak\":%u,\"waiting\":%u,\"pushes\":%" PRIu64
-             ",\"duplicates\":%" PRIu64 ",\"foreign\":%" PRIu64 ",\"waits\":%" PRIu64 ",",
+             ",\"duplicates\":%" PRIu64 ",\"foreign\":%" PRIu64 ",\"asks_waited\":%" PRIu64 ",",
              f.queue, f.queue_peak, f.waiting, f.pushes, f.duplicates, f.foreign, f.waits);
     page_put(page,
              "\"staleness_sum\":%" PRIu64 ",\"staleness_max\":%" PRIu64 ",\"unused\":%" PRIu64
@@ -88,7 +73,7 @@ static void put_workers(struct page *page, const struct order *order)
         const struct ledger_worker *known = &order->ledger.workers[i];
         const struct order_worker *worker = &order->workers[i];
         page_put(page, "%s{\"worker\":%u,\"identity\":", i == 0 ? "" : ",", i);
-        put_text(page, known->identity);
+        page_quoted(page, known->identity);
         page_put(page,
                  ",\"state\":\"%s\",\"role\":\"%s\",\"incarnation\":%" PRIu64
                  ",\"last_sequence\":%" PRIu64 ",\"places\":%u,\"waiting\":%" PRIu64 ",",
@@ -109,7 +94,7 @@ static void put_shards(struct page *page, const struct order *order, int64_t now
     for (uint32_t i = 0; i < order->options.shards; i++) {
         const struct order_member *member = &order->members[i];
         page_put(page, "%s{\"shard\":%u,\"address\":", i == 0 ? "" : ",", i);
-        put_text(page, member->address);
+        page_quoted(page, member->address);
         page_put(page,
                  ",\"here\":%s,\"ready\":%s,\"logged\":%" PRIu64 ",\"version\":%" PRIu64
                  ",\"silence_ms\":%" PRId64 ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
@@ -120,74 +105,9 @@ static void put_shards(struct page *page, const struct order *order, int64_t now
                  member->pulse.bytes_out, member->pulse.step_ns);
         char transport[sizeof member->pulse.transport + 1] = {0};
         memcpy(transport, member->pulse.transport, sizeof member->pulse.transport);
-        put_text(page, transport);
+        page_quoted(page, transport);
         page_put(page, "}");
     }
-    page_put(page, "]");
-}
-
-/* One sentence, in a list of strings. */
-static void put_wait(struct page *page, bool *any, const char *sentence)
-{
-    page_put(page, "%s", *any ? "," : "");
-    put_text(page, sentence);
-    *any = true;
-}
-
-static void put_waits_shards(struct page *page, const struct order *order, int64_t now_ns,
-                             bool *any)
-{
-    char text[160];
-    for (uint32_t i = 0; i < order->options.shards; i++) {
-        const struct order_member *member = &order->members[i];
-        text[0] = 0;
-        if (member->peer == 0)
-            snprintf(text, sizeof text, "everything waits for shard %u: it is not connected", i);
-        else if (order->model && !member->ready)
-            snprintf(text, sizeof text, "workers wait for shard %u: it takes its memory", i);
-        else if (order->ledger.stepping && !member->summed)
-            snprintf(text, sizeof text, "step %" PRIu64 " waits for the sums of shard %u",
-                     ledger_version(&order->ledger), i);
-        else if (member->logged < order->ledger.index &&
-                 now_ns - member->seen_ns > order->options.shard_patience_ns)
-            snprintf(text, sizeof text, "receipts wait for shard %u: it is silent", i);
-        if (text[0] != 0)
-            put_wait(page, any, text);
-    }
-}
-
-static void put_waits_slots(struct page *page, const struct order *order, bool *any)
-{
-    char text[160];
-    for (uint32_t i = 0; i < order->slots_count; i++) {
-        const struct order_slot *slot = &order->slots[i];
-        const uint64_t missing = order->bodies & ~slot->landed;
-        if (slot->state != SLOT_PLACED || !slot->described || slot->ready != 0 || missing == 0)
-            continue;
-        uint32_t shard = 0;
-        while (!(missing >> shard & 1))
-            shard++;
-        snprintf(text, sizeof text,
-                 "gradient %" PRIu64 " of worker %u waits until it has landed on shard %u",
-                 slot->name.sequence, slot->name.worker, shard);
-        put_wait(page, any, text);
-    }
-}
-
-static void put_waits(struct page *page, const struct order *order, int64_t now_ns)
-{
-    bool any = false;
-    page_put(page, ",\"waits\":[");
-    if (!order->model)
-        put_wait(page, &any, "shards wait for the first worker, which tells the layout");
-    else if (order->ledger.mapped && !order->ledger.first)
-        put_wait(page, &any, "gradients wait for the first parameters");
-    if (order->alarm)
-        put_wait(page, &any, "nothing is admitted: a shard's log or sums contradict ours");
-    if (order->ledger.mapped && !order_room(order))
-        put_wait(page, &any, "admissions wait: the slowest shard is a whole ring behind");
-    put_waits_shards(page, order, now_ns, &any);
-    put_waits_slots(page, order, &any);
     page_put(page, "]");
 }
 
@@ -198,7 +118,7 @@ size_t order_status(const struct order *order, int64_t now_ns, char *text, size_
     put_figures(&page, order);
     put_settings(&page, order);
     put_shards(&page, order, now_ns);
-    put_waits(&page, order, now_ns);
+    order_waits(order, now_ns, &page);
     put_workers(&page, order);
     page_put(&page, "}\n");
     return page.used;

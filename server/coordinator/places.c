@@ -61,7 +61,7 @@ static bool may_have(const struct order *order, uint32_t worker)
     return room(order) > reserved;
 }
 
-static bool waits(const struct order *order, uint32_t worker)
+bool places_waits(const struct order *order, uint32_t worker)
 {
     return roster_live(order, worker) &&
            order->workers[worker].granted < order->workers[worker].asked;
@@ -71,7 +71,7 @@ uint32_t places_waiting(const struct order *order)
 {
     uint32_t waiting = 0;
     for (uint32_t i = 0; i < order->ledger.workers_count; i++)
-        waiting += waits(order, i);
+        waiting += places_waits(order, i);
     return waiting;
 }
 
@@ -163,8 +163,10 @@ void places_ask(struct order *order, const struct name *name)
             return;
         }
     }
-    if (!waits(order, name->worker))
+    if (!places_waits(order, name->worker)) {
         worker->ticket = ++order->tickets;
+        worker->asked_ns = order->now_ns;
+    }
     worker->asked = name->sequence;
 }
 
@@ -173,7 +175,7 @@ void places_serve(struct order *order)
     for (;;) {
         uint32_t first = WORKERS_MAX;
         for (uint32_t i = 0; i < order->ledger.workers_count; i++)
-            if (waits(order, i) && may_have(order, i) &&
+            if (places_waits(order, i) && may_have(order, i) &&
                 (first == WORKERS_MAX || order->workers[i].ticket < order->workers[first].ticket))
                 first = i;
         if (first == WORKERS_MAX)

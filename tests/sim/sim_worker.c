@@ -143,6 +143,7 @@ static void carry_out(struct sim *sim, uint32_t index, const struct session_acti
     case SESSION_JOINED: sim_tell(sim, "worker %u is in", index); break;
     case SESSION_VERDICT: verdict(sim, index, action); break;
     case SESSION_PULLED: pulled(sim, index, action->version); break;
+    case SESSION_SAY: sim_tell(sim, "worker %u: %s", index, action->message.denied.text); break;
     case SESSION_FAILED: failed(sim, index, action); break;
     case SESSION_LEFT: left(sim, index); break;
     }

@@ -230,3 +230,43 @@ Test(session, another_timeline_pulls_anew)
     cr_assert_eq(session.newest, 3);
     cr_assert_not(session.parts[0].complete);
 }
+
+/* mode = sync: the others waited too long for it. */
+
+static void take_out(void)
+{
+    struct message denied = {.kind = MESSAGE_DENIED, .denied = {.status = GRADWEIR_ERR_AGAIN}};
+    strcpy(denied.denied.text, "taken out of the round");
+    bench_hear(0, &denied);
+    cr_assert_eq(bench_count(SESSION_FAILED), 0);
+    cr_assert_str_eq(bench_nth(SESSION_SAY, 0)->message.denied.text, "taken out of the round");
+}
+
+Test(session, taken_out_of_a_round_it_rests_until_it_has_something_to_push_or_to_pull)
+{
+    for (int pull = 0; pull < 2; pull++) {
+        bench_come_in(1);
+        take_out();
+        cr_assert_null(bench_said(MESSAGE_JOIN));
+        bench_step((struct session_event){.kind = SESSION_PEER_LOST, .member = 0});
+        bench_answer(1, HEAD_DENY, GRADWEIR_ERR_FENCED, 0);
+        cr_assert_null(bench_said(MESSAGE_JOIN));
+        if (pull)
+            bench_step((struct session_event){.kind = SESSION_PULL});
+        else
+            bench_push(0, PURPOSE_GRADIENT, 0);
+        cr_assert_not_null(bench_said(MESSAGE_JOIN));
+        const struct message message = bench_joined_message(2);
+        bench_hear(0, &message);
+        cr_assert_eq(bench_count(SESSION_JOINED), 1);
+        cr_assert(pull || bench_said(MESSAGE_ASK)->ask.name.incarnation == 2);
+    }
+}
+
+Test(session, taken_out_of_a_round_with_a_push_under_way_it_joins_at_once)
+{
+    bench_come_in(1);
+    bench_push(0, PURPOSE_GRADIENT, 0);
+    take_out();
+    cr_assert_not_null(bench_said(MESSAGE_JOIN));
+}
