@@ -114,6 +114,11 @@ struct record_refuse {
     uint64_t detail; /* as in the receipt */
 };
 
+/* NOTHING: the version gets the parameters and the optimizer's state of the version before. No
+ * coordinator sends it: replay without a worker makes it of a step that has nothing left to read.
+ */
+enum step_algorithm { STEP_DIRECT = 0, STEP_NOTHING = 1 };
+
 enum step_cause { STEP_DUE = 1, STEP_FLUSH = 2, STEP_DRAIN = 3 };
 
 struct step_entry {
@@ -132,7 +137,7 @@ struct record_step {
     uint64_t version; /* the one this step makes */
     uint64_t t;       /* optimizer steps taken, this one included */
     uint32_t cause;
-    uint32_t algorithm; /* 0 direct */
+    uint32_t algorithm; /* enum step_algorithm */
     uint32_t rounds;    /* whole-model rounds (SUMMED) this step needs: 0 or 1 */
     uint32_t groups_count;
     struct step_group groups[GROUPS_MAX];

@@ -218,7 +218,7 @@ static const struct field record_refuse[] = {
 static const struct field record_step[] = {U64(step.version),
                                            U64(step.t),
                                            ENUM(step.cause, STEP_DUE, STEP_DRAIN),
-                                           U32(step.algorithm, 0),
+                                           U32(step.algorithm, STEP_NOTHING),
                                            U32(step.rounds, 1),
                                            BLOB(step.groups, step.groups_count, GROUPS_MAX),
                                            BLOB(step.entries, step.entries_count, WINDOW_MAX)};

@@ -45,6 +45,13 @@ static void send_all(struct coordinator_loop *loop, const struct message *messag
             control_send(loop->control, loop->members[i], message);
 }
 
+static void tell_recording(struct coordinator_loop *loop)
+{
+    const char *news = recording_news(loop->recording);
+    if (news)
+        log_line(loop->host->log, LOG_WARN, "record", "%s", news);
+}
+
 static void carry_out(struct coordinator_loop *loop, const struct order_action *action)
 {
     switch (action->kind) {
@@ -55,8 +62,8 @@ static void carry_out(struct coordinator_loop *loop, const struct order_action *
         break;
     case ORDER_SEND_ALL: send_all(loop, &action->message); break;
     case ORDER_APPEND:
-        if (loop->recording)
-            recording_record(loop->recording, &action->message.record);
+        if (loop->recording && !recording_record(loop->recording, &action->message.record))
+            tell_recording(loop);
         break;
     case ORDER_CONTENT: send_content(loop, action); break;
     case ORDER_DROP: control_drop(loop->control, action->peer); break;
@@ -181,7 +188,8 @@ static gradweir_status open_all(struct coordinator_loop *loop)
     TRY(control_listen(host->context, &options->control, host->listen, HOST_INPROC,
                        &loop->control));
     if (options->record[0])
-        TRY(recording_open_log(options->record, options->record_bytes_max, &loop->recording));
+        TRY(recording_open_log(options->record, options->record_bytes_max, RECORDING_NEW,
+                               &loop->recording));
     for (uint32_t i = 0; i < host->shards_count; i++)
         TRY(host_shard_open(&host->shards[i], loop->control));
     return write_port_file(settings_text(options->settings, "port_file"),

@@ -40,7 +40,7 @@ static gradweir_status start_recording(struct shard_loop *loop, const struct mod
     if (options->record[0] == 0)
         return GRADWEIR_OK;
     return recording_open_shard(options->record, model, loop->member.shard, loop->member.members,
-                                options->record_bytes_max, &loop->recording);
+                                options->record_bytes_max, RECORDING_NEW, &loop->recording);
 }
 
 static void say_ready(struct shard_loop *loop)

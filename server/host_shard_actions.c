@@ -299,6 +299,17 @@ static void send_message(struct shard_loop *loop, struct message *message)
     control_send(loop->control, CONTROL_SERVER, message);
 }
 
+static void keep(struct shard_loop *loop, const struct shard_action *action)
+{
+    if (!loop->recording ||
+        recording_body(loop->recording, action->token, shard_address(loop->shard, action->offset),
+                       action->length))
+        return;
+    const char *news = recording_news(loop->recording);
+    if (news)
+        log_line(loop->host->log, LOG_WARN, "record", "%s", news);
+}
+
 static void carry_out(struct shard_loop *loop, struct shard_action *action)
 {
     struct shard_reply reply = {.peer = action->peer,
@@ -315,11 +326,7 @@ static void carry_out(struct shard_loop *loop, struct shard_action *action)
     case SHARD_SCAN:
     case SHARD_AVERAGE:
     case SHARD_STEP: queue_job(loop, action); break;
-    case SHARD_KEEP:
-        if (loop->recording)
-            recording_body(loop->recording, action->token,
-                           shard_address(loop->shard, action->offset), action->length);
-        break;
+    case SHARD_KEEP: keep(loop, action); break;
     case SHARD_SAY:
         log_line(loop->host->log, LOG_INFO, "shard", "%s", action->message.denied.text);
         break;

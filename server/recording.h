@@ -5,8 +5,16 @@
  *   shard-K.bodies    "GWBODY1\n", u32 shard, u32 members, u64 first, u64 elements, u64 moments,
  * then per body: u64 log index, u64 length, u32 CRC32C, u32 0, the bytes as they landed
  *
- * All little-endian. Writing stops at the bound, in whole entries, and says so once. A file that
- * was cut short (a killed process) is read up to its last whole entry. */
+ * All little-endian. Each file ends with a mark that says why: length 0 (log), index 2^64 - 1
+ * (bodies), and beside it enum recording_end. A file without its mark belongs to a process that was
+ * killed, and is read up to its last whole entry.
+ *
+ * Entries go to the kernel one by one, so a killed process loses at most the one that it was
+ * writing; a killed machine may lose what was not on its disk yet.
+ *
+ * bytes_max bounds the folder: an eighth is the log's, the shards share the rest by what their
+ * bodies weigh. Where a file's part is used up its writing ends, in whole entries, for good: the
+ * run goes on, and replay goes as far as both log and bodies do. */
 #ifndef GRADWEIR_SERVER_RECORDING_H
 #define GRADWEIR_SERVER_RECORDING_H
 
@@ -17,18 +25,38 @@
 
 struct recording;
 
-/* Makes the folder when it is not there; ERR_STATE when it holds a recording already. */
+enum recording_end {
+    RECORDING_CUT = 0,   /* no mark: the process was killed, or still writes */
+    RECORDING_FULL = 1,  /* bytes_max was reached */
+    RECORDING_CLOSED = 2 /* the run ended in order */
+};
+
+enum recording_start {
+    RECORDING_NEW,  /* ERR_STATE when the file is there already */
+    RECORDING_GO_ON /* a restarted process: behind the last whole entry of its file, if it is there
+                     */
+};
+
+/* Makes the folder when it is not there. */
 gradweir_status recording_open_log(const char *folder, uint64_t bytes_max,
-                                   struct recording **recording);
+                                   enum recording_start start, struct recording **recording);
 gradweir_status recording_open_shard(const char *folder, const struct model *model, uint32_t shard,
                                      uint32_t members, uint64_t bytes_max,
-                                     struct recording **recording);
+                                     enum recording_start start, struct recording **recording);
 void recording_close(struct recording *recording); /* NULL is accepted */
 
-/* False once the bound is reached or the disk said no; recording_reason then tells why. */
+/* False once the bound is reached or the disk said no. A record may be written again, and one whose
+ * index was written before takes the place of that one and of all behind it: a new coordinator
+ * writes what it knows and need not ask what is there. Bodies come in rising order of their index;
+ * one that is there already is not written again. */
 bool recording_record(struct recording *recording, const struct record *record);
 bool recording_body(struct recording *recording, uint64_t index, const void *body, uint64_t length);
-const char *recording_reason(const struct recording *recording);
+
+/* Why writing has ended, for the log: once, and NULL before and after. */
+const char *recording_news(struct recording *recording);
+
+/* The last body's index; 0: none. */
+uint64_t recording_last(const struct recording *recording);
 
 /* Reading. */
 struct recording_reader;
@@ -36,14 +64,18 @@ gradweir_status recording_read(const char *folder, struct recording_reader **rea
 void recording_reader_free(struct recording_reader *reader);
 const struct model *recording_model(const struct recording_reader *reader);
 
-/* The next record: ERR_AGAIN at the end, ERR_CORRUPT with the place. */
+/* The next record: ERR_AGAIN at the end, ERR_CORRUPT with the place. recording_rewind starts again
+ * with the first, bodies too. */
 gradweir_status recording_next(struct recording_reader *reader, struct record *record);
+void recording_rewind(struct recording_reader *reader);
 
 /* Copies `elements` floats from `first` on of the body of this log index, and the whole MOMENTS
  * tail when moments is not NULL. Indexes are asked for in rising order. ERR_AGAIN when a shard's
- * file ends before it (it was cut short), ERR_CORRUPT when the file lacks it or its checksum is
- * wrong. */
+ * file ends before it, ERR_CORRUPT when the file lacks it or its checksum is wrong. */
 gradweir_status recording_fetch(struct recording_reader *reader, uint64_t index, uint64_t first,
                                 uint64_t elements, float *floats, struct moments *moments);
+
+/* Why the file ends at whose end the last ERR_AGAIN came, and its name. */
+enum recording_end recording_ended(const struct recording_reader *reader, const char **file);
 
 #endif

@@ -2,6 +2,7 @@
 #include "server/recording.h"
 
 #include "common/checksum.h"
+#include "server/recording_scan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +12,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { FILE_HEAD = 40, BODY_HEAD = 24 };
 
 struct mapped {
     const uint8_t *bytes;
@@ -29,9 +28,13 @@ struct bodies {
 struct recording_reader {
     struct model *model;
     struct mapped log;
-    size_t at;
+    size_t *places;          /* of records 1, 2, 3, ... in the log */
+    uint64_t count, max, at; /* records; room for them; the next one */
+    size_t end_place;        /* where the log ends, or makes no sense any more */
     uint32_t members;
     struct bodies shards[MEMBERS_MAX];
+    enum recording_end ended;
+    char ended_file[32];
 };
 
 static gradweir_status map_file(const char *folder, const char *name, struct mapped *file)
@@ -75,7 +78,7 @@ static gradweir_status read_shard(const char *folder, const struct model *model,
     const uint8_t *bytes = bodies->file.bytes;
     uint32_t who[2];
     uint64_t what[3];
-    if (bodies->file.count < FILE_HEAD || memcmp(bytes, "GWBODY1\n", 8) != 0)
+    if (bodies->file.count < RECORDING_BODIES_HEAD || memcmp(bytes, RECORDING_BODY_MAGIC, 8) != 0)
         return fail(GRADWEIR_ERR_CORRUPT, "%s/%s is no file of bodies", folder, name);
     memcpy(who, bytes + 8, sizeof who);
     memcpy(what, bytes + 16, sizeof what);
@@ -89,9 +92,50 @@ static gradweir_status read_shard(const char *folder, const struct model *model,
     bodies->first = what[0];
     bodies->elements = what[1];
     bodies->moments = what[2];
-    bodies->at = FILE_HEAD;
+    bodies->at = RECORDING_BODIES_HEAD;
     *members = who[1];
     return GRADWEIR_OK;
+}
+
+static gradweir_status note_place(struct recording_reader *reader, uint64_t index, size_t place)
+{
+    if (index == 0 || index > reader->count + 1)
+        return fail(GRADWEIR_ERR_CORRUPT,
+                    "log.records: at byte %zu record %llu follows record %llu", place,
+                    (unsigned long long)index, (unsigned long long)reader->count);
+    if (index > reader->max) {
+        const uint64_t max = reader->max ? 2 * reader->max : 1024;
+        size_t *places = realloc(reader->places, (size_t)max * sizeof *places);
+        if (!places)
+            return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the places of %llu records",
+                        (unsigned long long)max);
+        reader->places = places;
+        reader->max = max;
+    }
+    reader->places[index - 1] = place;
+    reader->count = index; /* what stood behind it has been written anew */
+    return GRADWEIR_OK;
+}
+
+/* Where each record lies, the last one of each index: see recording_record. What makes no sense
+ * ends the list, and is told by who reads up to there. */
+static gradweir_status find_places(struct recording_reader *reader)
+{
+    struct record *record = malloc(sizeof *record);
+    if (!record)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a record");
+    gradweir_status status = GRADWEIR_OK;
+    size_t at = RECORDING_LOG_HEAD, next = at;
+    for (; status == GRADWEIR_OK; at = next) {
+        enum recording_end end;
+        reader->end_place = at;
+        status =
+            recording_scan_record(reader->log.bytes, reader->log.count, at, &next, record, &end);
+        if (status == GRADWEIR_OK)
+            status = note_place(reader, record->index, at);
+    }
+    free(record);
+    return status == GRADWEIR_ERR_NO_MEMORY ? status : GRADWEIR_OK;
 }
 
 static gradweir_status read_all(const char *folder, struct recording_reader *reader)
@@ -102,9 +146,9 @@ static gradweir_status read_all(const char *folder, struct recording_reader *rea
     unmap(&layout);
     TRY(status);
     TRY(map_file(folder, "log.records", &reader->log));
-    if (reader->log.count < 8 || memcmp(reader->log.bytes, "GWLOG01\n", 8) != 0)
+    if (reader->log.count < 8 || memcmp(reader->log.bytes, RECORDING_LOG_MAGIC, 8) != 0)
         return fail(GRADWEIR_ERR_CORRUPT, "%s/log.records is no log", folder);
-    reader->at = 8;
+    TRY(find_places(reader));
     uint32_t members = 1;
     for (uint32_t i = 0; i < members; i++) {
         TRY(read_shard(folder, reader->model, i, &reader->shards[i], &members));
@@ -135,6 +179,7 @@ void recording_reader_free(struct recording_reader *reader)
         unmap(&reader->shards[i].file);
     unmap(&reader->log);
     model_free(reader->model);
+    free(reader->places);
     free(reader);
 }
 
@@ -143,49 +188,70 @@ const struct model *recording_model(const struct recording_reader *reader)
     return reader->model;
 }
 
+static gradweir_status ended(struct recording_reader *reader, const char *file,
+                             enum recording_end end)
+{
+    snprintf(reader->ended_file, sizeof reader->ended_file, "%s", file);
+    reader->ended = end;
+    return GRADWEIR_ERR_AGAIN;
+}
+
 gradweir_status recording_next(struct recording_reader *reader, struct record *record)
 {
-    uint32_t head[2];
-    const size_t rest = reader->log.count - reader->at;
-    if (rest < sizeof head)
-        return GRADWEIR_ERR_AGAIN;
-    const uint8_t *place = reader->log.bytes + reader->at;
-    memcpy(head, place, sizeof head);
-    if (head[0] > rest - sizeof head)
-        return GRADWEIR_ERR_AGAIN;
-    if (checksum_crc32c(0, place + sizeof head, head[0]) != head[1])
-        return fail(GRADWEIR_ERR_CORRUPT,
-                    "log.records: the record at byte %zu has a wrong checksum", reader->at);
-    TRY(record_decode(place + sizeof head, head[0], record));
-    reader->at += sizeof head + head[0];
+    size_t next = 0;
+    enum recording_end end;
+    const bool last = reader->at == reader->count;
+    const size_t place = last ? reader->end_place : reader->places[reader->at];
+    const gradweir_status status =
+        recording_scan_record(reader->log.bytes, reader->log.count, place, &next, record, &end);
+    if (status == GRADWEIR_ERR_AGAIN)
+        return ended(reader, "log.records", end);
+    TRY(status);
+    if (last) /* it is whole, and yet was not listed */
+        return note_place(reader, record->index, place);
+    reader->at++;
     return GRADWEIR_OK;
 }
 
-/* The body of this index, or an error: bodies are asked for in log order. */
-static gradweir_status find_body(struct bodies *bodies, uint64_t index, const uint8_t **body)
+void recording_rewind(struct recording_reader *reader)
 {
-    while (bodies->file.count - bodies->at >= BODY_HEAD) {
-        uint64_t head[3];
-        const uint8_t *place = bodies->file.bytes + bodies->at;
-        memcpy(head, place, sizeof head);
-        const uint64_t due =
-            bodies->elements * sizeof(float) + bodies->moments * sizeof(struct moments);
-        if (head[0] > index || head[1] != due)
+    reader->at = 0;
+    for (uint32_t i = 0; i < reader->members; i++)
+        reader->shards[i].at = RECORDING_BODIES_HEAD;
+}
+
+enum recording_end recording_ended(const struct recording_reader *reader, const char **file)
+{
+    *file = reader->ended_file;
+    return reader->ended;
+}
+
+/* The body of this index, or an error: bodies are asked for in log order. */
+static gradweir_status find_body(struct bodies *bodies, uint64_t index, const uint8_t **body,
+                                 enum recording_end *end)
+{
+    const uint64_t due =
+        bodies->elements * sizeof(float) + bodies->moments * sizeof(struct moments);
+    for (;;) {
+        size_t next = 0;
+        uint64_t found = 0, head[3];
+        TRY(recording_scan_body(bodies->file.bytes, bodies->file.count, bodies->at, &next, &found,
+                                due, end));
+        if (found > index)
             return fail(GRADWEIR_ERR_CORRUPT, "the recording has no body for log index %llu",
                         (unsigned long long)index);
-        if (due > bodies->file.count - bodies->at - BODY_HEAD)
-            break;
-        if (head[0] < index) {
-            bodies->at += BODY_HEAD + head[1];
+        const uint8_t *place = bodies->file.bytes + bodies->at;
+        memcpy(head, place, sizeof head);
+        *body = place + RECORDING_BODY_HEAD;
+        if (found < index) {
+            bodies->at = next;
             continue;
         }
-        *body = place + BODY_HEAD;
-        if (checksum_crc32c(0, *body, head[1]) != (uint32_t)head[2])
+        if (checksum_crc32c(0, *body, due) != (uint32_t)head[2])
             return fail(GRADWEIR_ERR_CORRUPT, "the body of log index %llu has a wrong checksum",
                         (unsigned long long)index);
         return GRADWEIR_OK;
     }
-    return GRADWEIR_ERR_AGAIN;
 }
 
 gradweir_status recording_fetch(struct recording_reader *reader, uint64_t index, uint64_t first,
@@ -200,7 +266,14 @@ gradweir_status recording_fetch(struct recording_reader *reader, uint64_t index,
         if (begin >= end && !tail)
             continue;
         const uint8_t *body = NULL;
-        TRY(find_body(bodies, index, &body));
+        enum recording_end why;
+        const gradweir_status status = find_body(bodies, index, &body, &why);
+        if (status == GRADWEIR_ERR_AGAIN) {
+            char name[32];
+            snprintf(name, sizeof name, "shard-%u.bodies", i);
+            return ended(reader, name, why);
+        }
+        TRY(status);
         if (begin < end)
             memcpy(floats + (begin - first), body + (begin - bodies->first) * sizeof(float),
                    (end - begin) * sizeof(float));

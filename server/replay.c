@@ -1,19 +1,21 @@
 /* Feeds a recording's records and bodies to shard cores in this process. The records are taken as
  * they are, so every number in them is the run's own; sums over the model are computed again and
- * must give the recorded bits. */
+ * must give the recorded bits. Only without a worker are they rewritten (replay_without.c). */
 #include "server/replay.h"
 
 #include "common/checksum.h"
-#include "server/recording.h"
+#include "server/replay_without.h"
 #include "server/shard/shard_local.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct replay {
     const struct replay_options *options;
     struct recording_reader *reader;
+    struct replay_without *without; /* NULL: the run as it was */
     struct shard_local *shards[MEMBERS_MAX];
     struct arithmetic_tree sums; /* of the step that waits for SUMMED */
     uint64_t sums_version;
@@ -48,6 +50,15 @@ static gradweir_status open_shards(struct replay *replay, const struct record *m
         TRY(shard_local_open(model, &law, &options, replay->options->simd, &replay->shards[i]));
     }
     return GRADWEIR_OK;
+}
+
+static void put_nothing(struct replay *replay, uint32_t slot)
+{
+    for (uint32_t i = 0; i < replay->options->shards; i++) {
+        uint64_t bytes;
+        void *body = shard_slot(replay->shards[i]->shard, slot, &bytes);
+        memset(body, 0, (size_t)bytes);
+    }
 }
 
 static gradweir_status put_bodies(struct replay *replay, uint64_t index, uint32_t slot)
@@ -105,17 +116,20 @@ static gradweir_status feed(struct replay *replay, const struct message *message
     return GRADWEIR_OK;
 }
 
-static gradweir_status check_summed(const struct replay *replay, const struct record_summed *summed)
+/* The clip factor of the average, computed anew; in the run as it was it must be the run's. */
+static gradweir_status take_factor(const struct replay *replay, struct record_summed *summed)
 {
     const double norm = sqrt(arithmetic_tree_sum(&replay->sums));
     const float factor = (float)arithmetic_clip_factor(norm, replay->clip_average);
     uint32_t bits;
     memcpy(&bits, &factor, sizeof bits);
-    if (bits != summed->factor)
+    if (bits != summed->factor && !replay->without)
         return fail(
             GRADWEIR_ERR_CORRUPT,
             "version %llu: the average's clip factor is %.9g here and was another in the run",
             (unsigned long long)summed->version, (double)factor);
+    summed->norm = norm;
+    summed->factor = bits;
     return GRADWEIR_OK;
 }
 
@@ -142,36 +156,50 @@ static gradweir_status stepped(struct replay *replay, uint64_t version)
     const struct message whole = {
         .kind = MESSAGE_WHOLE, .epoch = UINT32_MAX, .timeline = 1, .whole.version = version};
     TRY(feed(replay, &whole));
-    if (options->every == 0 || version % options->every || !options->out)
+    if (options->every == 0 || version % options->every || !options->tell)
         return GRADWEIR_OK;
     TRY(take_digest(replay));
-    fprintf(options->out, "version %llu digest %016llx\n", (unsigned long long)version,
-            (unsigned long long)replay->result.digest);
+    options->tell(options->context, version, replay->result.digest);
     return GRADWEIR_OK;
 }
 
-static gradweir_status replay_record(struct replay *replay, const struct record *record)
+static gradweir_status put_what_landed(struct replay *replay, const struct record *record)
 {
-    const struct message message = {.kind = MESSAGE_RECORD,
-                                    .epoch = record->epoch,
-                                    .timeline = record->timeline,
-                                    .record = *record};
-    if (record->kind == RECORD_MAP && !replay->shards[0])
-        TRY(open_shards(replay, record));
-    if (!replay->shards[0])
-        return fail(GRADWEIR_ERR_CORRUPT, "the log does not begin with a MAP");
-    if (record->kind == RECORD_ADMIT)
-        TRY(put_bodies(replay, record->index, record->admit.slot));
-    if (record->kind == RECORD_FIRST)
-        TRY(put_bodies(replay, record->index, record->first.slot));
-    if (record->kind == RECORD_SUMMED)
-        TRY(check_summed(replay, &record->summed));
-    TRY(feed(replay, &message));
+    if (replay->without && replay_without_leaves(replay->without, record))
+        put_nothing(replay, record->admit.slot);
+    else if (record->kind == RECORD_ADMIT)
+        return put_bodies(replay, record->index, record->admit.slot);
+    else if (record->kind == RECORD_FIRST)
+        return put_bodies(replay, record->index, record->first.slot);
+    return GRADWEIR_OK;
+}
+
+static void count(struct replay *replay, const struct record *record)
+{
     if (record->kind == RECORD_STEP)
         replay->clip_average = shard_ledger(replay->shards[0]->shard)->law.settings.clip_average;
     replay->result.records++;
     replay->result.admitted += record->kind == RECORD_ADMIT;
     replay->result.refused += record->kind == RECORD_REFUSE;
+}
+
+static gradweir_status replay_record(struct replay *replay, struct record *record)
+{
+    if (record->kind == RECORD_MAP && !replay->shards[0])
+        TRY(open_shards(replay, record));
+    if (!replay->shards[0])
+        return fail(GRADWEIR_ERR_CORRUPT, "the log does not begin with a MAP");
+    TRY(put_what_landed(replay, record));
+    if (record->kind == RECORD_SUMMED)
+        TRY(take_factor(replay, &record->summed));
+    if (replay->without)
+        replay_without_seal(replay->without, record);
+    const struct message message = {.kind = MESSAGE_RECORD,
+                                    .epoch = record->epoch,
+                                    .timeline = record->timeline,
+                                    .record = *record};
+    TRY(feed(replay, &message));
+    count(replay, record);
     if (record->kind == RECORD_STEP && !record->step.rounds)
         TRY(stepped(replay, record->step.version));
     if (record->kind == RECORD_SUMMED)
@@ -179,15 +207,30 @@ static gradweir_status replay_record(struct replay *replay, const struct record 
     return GRADWEIR_OK;
 }
 
+static void note_end(struct replay *replay)
+{
+    const char *file;
+    replay->result.ended = recording_ended(replay->reader, &file);
+    snprintf(replay->result.ended_file, sizeof replay->result.ended_file, "%s", file);
+}
+
 /* ERR_AGAIN when the recording, or what is wanted of it, is over. */
 static gradweir_status replay_next(struct replay *replay)
 {
     struct record record;
-    TRY(recording_next(replay->reader, &record));
-    if (record.kind == RECORD_STEP && record.step.version > replay->options->until)
+    gradweir_status status = recording_next(replay->reader, &record);
+    if (status == GRADWEIR_OK && record.kind == RECORD_STEP &&
+        record.step.version > replay->options->until) {
+        replay->result.until = true;
         return GRADWEIR_ERR_AGAIN;
-    const gradweir_status status = replay_record(replay, &record);
-    replay->result.cut_short = status == GRADWEIR_ERR_AGAIN;
+    }
+    if (status == GRADWEIR_OK && replay->without)
+        status = replay_without_record(replay->without, recording_model(replay->reader), &record,
+                                       &replay->result);
+    if (status == GRADWEIR_OK)
+        status = replay_record(replay, &record);
+    if (status == GRADWEIR_ERR_AGAIN)
+        note_end(replay);
     return status;
 }
 
@@ -195,6 +238,8 @@ static gradweir_status replay_all(struct replay *replay)
 {
     const struct replay_options *options = replay->options;
     TRY(recording_read(options->folder, &replay->reader));
+    if (options->without)
+        TRY(replay_without_new(replay->reader, options->without, &replay->without));
     const struct model *model = recording_model(replay->reader);
     replay->digests = calloc(model->blocks + 1, sizeof *replay->digests);
     if (!replay->digests)
@@ -207,7 +252,12 @@ static gradweir_status replay_all(struct replay *replay)
         return status;
     if (!replay->shards[0])
         return fail(GRADWEIR_ERR_STATE, "the recording in %s holds no records", options->folder);
-    return take_digest(replay);
+    TRY(take_digest(replay));
+    if (!replay->result.until && options->until != UINT64_MAX &&
+        replay->result.version < options->until)
+        return fail(GRADWEIR_ERR_STATE, "the recording ends at version %llu, before version %llu",
+                    (unsigned long long)replay->result.version, (unsigned long long)options->until);
+    return GRADWEIR_OK;
 }
 
 gradweir_status replay_run(const struct replay_options *options, struct replay_result *result)
@@ -223,6 +273,7 @@ gradweir_status replay_run(const struct replay_options *options, struct replay_r
     *result = replay->result;
     for (uint32_t i = 0; i < options->shards; i++)
         shard_local_close(replay->shards[i]);
+    replay_without_free(replay->without);
     recording_reader_free(replay->reader);
     free(replay->digests);
     free(replay);

@@ -138,7 +138,7 @@ static void fill_plan(struct shard *shard)
             .dampening = options->dampening,
             .bias1 = record->groups[i].bias_correction1,
             .bias2 = record->groups[i].bias_correction2,
-            .frozen = group->frozen};
+            .frozen = group->frozen || record->algorithm == STEP_NOTHING};
         arithmetic_plan_group(plan, i, &numbers);
     }
 }

@@ -62,7 +62,7 @@ static void open_shards(struct recorded_run *run, const struct law_settings *law
                                               .keep = true};
         cr_assert_eq(shard_local_open(run->model, law, &options, NULL, &run->shards[i]), 0);
         cr_assert_eq(recording_open_shard(run->folder, run->model, i, RUN_MEMBERS, bytes_max,
-                                          &run->bodies[i]),
+                                          RECORDING_NEW, &run->bodies[i]),
                      GRADWEIR_OK);
     }
 }
@@ -103,11 +103,26 @@ static void append(struct recorded_run *run, struct record *record)
         give(run, i, record);
 }
 
+/* The first step reads b's gradients only; later b sends each third. */
+static uint32_t worker_of(uint32_t i)
+{
+    return i < 2 || i % 3 == 1;
+}
+
+static void clear(struct recorded_run *run, uint32_t slot)
+{
+    for (uint32_t i = 0; i < RUN_MEMBERS; i++) {
+        uint64_t bytes;
+        void *body = shard_slot(run->shards[i]->shard, slot, &bytes);
+        memset(body, 0, bytes);
+    }
+}
+
 /* What a gradient is does not depend on the cut. */
 static void fill(struct recorded_run *run, uint32_t slot)
 {
     struct random random;
-    random_split(&random, 3, "gradient", run->sequence);
+    random_split(&random, 3, "gradient", ++run->fills);
     for (uint32_t i = 0; i < RUN_MEMBERS; i++) {
         const struct model_range range = model_shard(run->model, RUN_MEMBERS, i);
         uint64_t bytes;
@@ -122,9 +137,9 @@ static void fill(struct recorded_run *run, uint32_t slot)
     }
 }
 
-static struct name next_name(struct recorded_run *run)
+static struct name next_name(struct recorded_run *run, uint32_t worker)
 {
-    return (struct name){0, 1, ++run->sequence};
+    return (struct name){worker, 1, ++run->sequences[worker]};
 }
 
 static void take_digest(struct recorded_run *run)
@@ -155,6 +170,36 @@ static void summed(struct recorded_run *run)
     append(run, &record);
 }
 
+/* Exponential decay at the step, mean: w = s 0.7^t clip / sum of s 0.7^t, over a's gradients. */
+static void weigh_without_b(struct recorded_run *run, struct record_step *step)
+{
+    const struct law *law = &run->ledger.law;
+    double weights[WINDOW_MAX], sum = 0;
+    uint32_t own = 0, k = 0;
+    uint64_t youngest = UINT64_MAX;
+    for (uint32_t i = 0; i < law_size(law); i++)
+        if (law_at(law, i)->worker == 0 && law->version - law_at(law, i)->basis < youngest)
+            youngest = law->version - law_at(law, i)->basis;
+    for (uint32_t i = 0; i < law_size(law); i++, k++) {
+        const struct law_entry *entry = law_at(law, i);
+        const double weight = entry->worker == 0 ? entry->sample_weight : 0;
+        const double decayed =
+            weight == 0 ? 0 : weight * pow(0.7, (double)(law->version - entry->basis - youngest));
+        weights[k] = decayed * entry->clip;
+        sum += decayed;
+        own += entry->worker == 0;
+    }
+    run->changed += own > 0 && own < k;
+    run->emptied += own == 0;
+    if (!run->without_b || own == k)
+        return;
+    step->algorithm = own == 0 ? STEP_NOTHING : STEP_DIRECT;
+    for (uint32_t i = 0; i < k; i++) {
+        const float weight = own == 0 ? 0.0f : (float)(weights[i] / sum);
+        memcpy(&step->entries[i].weight, &weight, sizeof weight);
+    }
+}
+
 static void step(struct recorded_run *run, enum law_cause cause)
 {
     struct law_step law;
@@ -179,6 +224,7 @@ static void step(struct recorded_run *run, enum law_cause cause)
         record.step.entries[i].slot = law.entries[i].slot;
         memcpy(&record.step.entries[i].weight, &law.entries[i].weight, sizeof(float));
     }
+    weigh_without_b(run, &record.step);
     arithmetic_tree_init(&run->sums);
     append(run, &record);
     summed(run);
@@ -191,8 +237,11 @@ static void gradient(struct recorded_run *run, uint32_t i)
     struct record record = {.kind = i % 7 == 6 ? RECORD_REFUSE : RECORD_ADMIT};
     const uint32_t slot = i % RUN_SLOTS;
     const uint64_t version = run->ledger.law.version;
-    const struct name name = next_name(run);
+    const struct name name = next_name(run, worker_of(i));
     fill(run, slot);
+    run->of_b += record.kind == RECORD_ADMIT && name.worker == 1;
+    if (run->without_b && name.worker == 1)
+        clear(run, slot);
     if (record.kind == RECORD_REFUSE)
         record.refuse = (struct record_refuse){
             .name = name, .slot = slot, .generation = i + 2, .verdict = VERDICT_STALE};
@@ -237,8 +286,11 @@ static void begin(struct recorded_run *run, const struct law_settings *law,
     join.join = (struct record_join){
         .incarnation = 1, .role = ROLE_WORKER, .outstanding_max = 4, .identity = "a"};
     append(run, &join);
+    join.join.worker = 1;
+    memcpy(join.join.identity, "b", 2);
+    append(run, &join);
     struct record first = {.kind = RECORD_FIRST};
-    first.first = (struct record_first){.name = next_name(run), .slot = 7, .generation = 1};
+    first.first = (struct record_first){.name = next_name(run, 0), .slot = 7, .generation = 1};
     fill(run, 7);
     append(run, &first);
     take_digest(run);
@@ -252,7 +304,7 @@ void recorded_run_make(struct recorded_run *run, uint64_t bytes_max)
     cr_assert_not_null(mkdtemp(run->folder));
     make_model(run);
     ledger_init(&run->ledger);
-    cr_assert_eq(recording_open_log(run->folder, bytes_max, &run->log), GRADWEIR_OK);
+    cr_assert_eq(recording_open_log(run->folder, bytes_max, RECORDING_NEW, &run->log), GRADWEIR_OK);
     open_shards(run, &law, &optimizer, bytes_max);
     begin(run, &law, &optimizer);
     for (uint32_t i = 0; i < RUN_GRADIENTS; i++) {

@@ -73,7 +73,7 @@ Test(replay, any_number_of_shards_and_any_instructions_give_the_bits_of_the_run)
         for (uint32_t shards = 1; shards <= 9; shards++) { /* 6 blocks: some have nothing */
             cr_assert_eq(replay(shards, set->name, UINT64_MAX, &result), GRADWEIR_OK, "%s",
                          fail_reason());
-            cr_assert(result.version == RUN_VERSIONS && !result.cut_short);
+            cr_assert(result.version == RUN_VERSIONS && result.ended == RECORDING_CLOSED);
             cr_assert_eq(result.digest, run.digests[RUN_VERSIONS], "%s on %u", set->name, shards);
             cr_assert_eq(result.admitted + result.refused, RUN_GRADIENTS);
             cr_assert_eq(result.records, run.ledger.index);
@@ -91,22 +91,61 @@ Test(replay, until_stops_at_each_version_of_the_run)
     }
 }
 
-Test(replay, every_prints_the_digests_on_the_way)
+static uint64_t told[RUN_VERSIONS + 1];
+
+static void tell(void *context, uint64_t version, uint64_t digest)
 {
-    char *text, line[64];
-    size_t size;
+    cr_assert(context == told && version <= RUN_VERSIONS && told[version] == 0);
+    told[version] = digest;
+}
+
+Test(replay, every_tells_the_digests_on_the_way)
+{
     struct replay_result result;
-    FILE *out = open_memstream(&text, &size);
-    const struct replay_options options = {
-        .folder = run.folder, .shards = 2, .until = UINT64_MAX, .every = 5, .out = out};
+    const struct replay_options options = {.folder = run.folder,
+                                           .shards = 2,
+                                           .until = UINT64_MAX,
+                                           .every = 5,
+                                           .tell = tell,
+                                           .context = told};
     cr_assert_eq(replay_run(&options, &result), GRADWEIR_OK);
-    fclose(out);
-    for (uint64_t version = 1; version <= RUN_VERSIONS; version++) {
-        snprintf(line, sizeof line, "version %llu digest %016llx\n", (unsigned long long)version,
-                 (unsigned long long)run.digests[version]);
-        cr_assert_eq(strstr(text, line) != NULL, version % 5 == 0);
-    }
-    free(text);
+    for (uint64_t version = 1; version <= RUN_VERSIONS; version++)
+        cr_assert_eq(told[version], version % 5 == 0 ? run.digests[version] : 0);
+}
+
+Test(replay, without_a_worker_it_is_the_run_in_which_its_gradients_did_not_count)
+{
+    static struct recorded_run other;
+    struct replay_result result;
+    other.without_b = true;
+    recorded_run_make(&other, UINT64_MAX);
+    for (uint32_t shards = 1; shards <= 3; shards++)
+        for (uint64_t until = 0; until <= RUN_VERSIONS; until++) {
+            const struct replay_options options = {
+                .folder = run.folder, .shards = shards, .until = until, .without = "b"};
+            cr_assert_eq(replay_run(&options, &result), GRADWEIR_OK, "%s", fail_reason());
+            cr_assert_eq(result.digest, other.digests[until], "version %llu",
+                         (unsigned long long)until);
+            cr_assert_eq(result.digest == run.digests[until], until == 0);
+        }
+    cr_assert(result.left_out == run.of_b && run.of_b > 5);
+    cr_assert(result.steps_changed == run.changed && run.changed > 5);
+    cr_assert(result.steps_emptied == run.emptied && run.emptied == 1);
+    cr_assert_eq(other.digests[1], other.digests[0], "a step with nothing to read changes nothing");
+    cr_assert_not(result.first_kept);
+    recorded_run_end(&other);
+}
+
+Test(replay, without_a_worker_that_was_not_there_names_those_that_were)
+{
+    struct replay_result result;
+    struct replay_options options = {
+        .folder = run.folder, .shards = 1, .until = UINT64_MAX, .without = "c"};
+    cr_assert_eq(replay_run(&options, &result), GRADWEIR_ERR_INVALID);
+    cr_assert(strstr(fail_reason(), "\"c\"") && strstr(fail_reason(), "a, b"));
+    options.without = "a";
+    cr_assert_eq(replay_run(&options, &result), GRADWEIR_OK);
+    cr_assert(result.first_kept && result.digest != run.digests[RUN_VERSIONS]);
 }
 
 Test(replay, a_recording_of_a_killed_run_goes_to_its_last_whole_body)
@@ -114,7 +153,8 @@ Test(replay, a_recording_of_a_killed_run_goes_to_its_last_whole_body)
     struct replay_result result;
     cut("shard-1.bodies", size_of("shard-1.bodies") / 2);
     cr_assert_eq(replay(3, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
-    cr_assert(result.cut_short && result.version > 2 && result.version < RUN_VERSIONS);
+    cr_assert(result.ended == RECORDING_CUT && result.version > 2 && result.version < RUN_VERSIONS);
+    cr_assert_str_eq(result.ended_file, "shard-1.bodies");
     cr_assert_eq(result.digest, run.digests[result.version]);
     cut("log.records", size_of("log.records") / 4);
     cr_assert_eq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
@@ -149,16 +189,29 @@ Test(replay, a_recording_cut_anywhere_is_read_or_refused)
         }
 }
 
+static uint64_t folder_bytes(void)
+{
+    return size_of("log.records") + size_of("shard-0.bodies") + size_of("shard-1.bodies");
+}
+
 Test(replay, writing_stops_at_the_bound_and_what_is_there_replays)
 {
-    struct replay_result result;
-    recorded_run_end(&run);
-    memset(&run, 0, sizeof run);
-    recorded_run_make(&run, 30000);
-    cr_assert_leq(size_of("shard-0.bodies"), 30000);
-    cr_assert_eq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
-    cr_assert(result.cut_short && result.version > 0 && result.version < RUN_VERSIONS);
-    cr_assert_eq(result.digest, run.digests[result.version]);
+    const uint64_t whole = folder_bytes();
+    uint32_t ended_by_log = 0, ended_by_bodies = 0;
+    for (uint64_t bound = whole; bound > 20000; bound -= whole / 9) {
+        struct replay_result result;
+        recorded_run_end(&run);
+        memset(&run, 0, sizeof run);
+        recorded_run_make(&run, bound);
+        cr_assert_leq(folder_bytes(), bound + RUN_MEMBERS * 64);
+        cr_assert_eq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
+        cr_assert_eq(result.ended, RECORDING_FULL);
+        cr_assert(result.version > 0 && result.version < RUN_VERSIONS);
+        cr_assert_eq(result.digest, run.digests[result.version]);
+        ended_by_log += strcmp(result.ended_file, "log.records") == 0;
+        ended_by_bodies += strcmp(result.ended_file, "log.records") != 0;
+    }
+    cr_assert(ended_by_log + ended_by_bodies > 4);
 }
 
 Test(replay, a_factor_that_the_sums_do_not_give_is_refused)
@@ -175,7 +228,55 @@ Test(replay, a_factor_that_the_sums_do_not_give_is_refused)
 Test(replay, a_folder_is_recorded_into_once)
 {
     struct recording *recording;
-    cr_assert_eq(recording_open_log(run.folder, 1 << 20, &recording), GRADWEIR_ERR_STATE);
+    cr_assert_eq(recording_open_log(run.folder, 1 << 20, RECORDING_NEW, &recording),
+                 GRADWEIR_ERR_STATE);
+}
+
+Test(replay, a_restarted_process_goes_on_behind_the_last_whole_entry)
+{
+    struct recording *log, *bodies;
+    struct replay_result result;
+    const uint64_t whole = size_of("shard-1.bodies"), elements = 700;
+    static float body[4096];
+    cut("shard-1.bodies", whole - 1000);
+    cut("log.records", size_of("log.records") - 40);
+    cr_assert_eq(recording_open_shard(run.folder, run.model, 1, RUN_MEMBERS, UINT64_MAX,
+                                      RECORDING_GO_ON, &bodies),
+                 GRADWEIR_OK, "%s", fail_reason());
+    const uint64_t last = recording_last(bodies);
+    cr_assert(last > 10 && last < run.ledger.index);
+    cr_assert(recording_body(bodies, last, body, elements), "it is there already");
+    recording_close(bodies);
+    cr_assert_lt(size_of("shard-1.bodies"), whole - 1000);
+    cr_assert_eq(recording_open_log(run.folder, UINT64_MAX, RECORDING_GO_ON, &log), GRADWEIR_OK);
+    recording_close(log);
+    cr_assert_eq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
+    cr_assert_eq(result.ended, RECORDING_CLOSED);
+    cr_assert_eq(result.digest, run.digests[result.version]);
+    cr_assert(result.version > RUN_VERSIONS - 4 && result.version < RUN_VERSIONS);
+}
+
+/* A coordinator writes records, dies before any shard has them; the next one writes others. */
+Test(replay, records_that_are_written_again_take_the_place_of_the_first)
+{
+    struct recording_reader *reader;
+    struct recording *log;
+    struct replay_result result;
+    static struct record records[4];
+    cr_assert_eq(recording_read(run.folder, &reader), GRADWEIR_OK);
+    for (uint64_t i = 1; i <= run.ledger.index; i++)
+        cr_assert_eq(recording_next(reader, &records[i % 4]), GRADWEIR_OK);
+    recording_reader_free(reader);
+    cr_assert_eq(recording_open_log(run.folder, UINT64_MAX, RECORDING_GO_ON, &log), GRADWEIR_OK);
+    struct record other = {.kind = RECORD_TUNE, .tune = {"learning_rate", "0.5"}};
+    other.index = run.ledger.index - 2;
+    recording_record(log, &other);
+    for (uint64_t i = run.ledger.index - 2; i <= run.ledger.index; i++)
+        recording_record(log, &records[i % 4]);
+    recording_close(log);
+    cr_assert_eq(replay(2, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
+    cr_assert_eq(result.digest, run.digests[RUN_VERSIONS]);
+    cr_assert_eq(result.records, run.ledger.index);
 }
 
 Test(replay, what_cannot_be_run_is_refused)
