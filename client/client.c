@@ -9,18 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void gradweir_options_default(gradweir_options *options)
-{
-    *options = (gradweir_options){.size = sizeof *options,
-                                  .address = "127.0.0.1:7070",
-                                  .identity = "",
-                                  .role = GRADWEIR_WORKER,
-                                  .connect_timeout_ms = 10000,
-                                  .outstanding = 1,
-                                  .transport = "auto",
-                                  .devices = ""};
-}
-
 static gradweir_status copy_text(char *to, size_t size, const char *from, const char *what)
 {
     if (!from)
@@ -29,24 +17,6 @@ static gradweir_status copy_text(char *to, size_t size, const char *from, const 
         return fail(GRADWEIR_ERR_INVALID, "%s has %zu bytes, at most %zu are allowed", what,
                     strlen(from), size - 1);
     strcpy(to, from);
-    return GRADWEIR_OK;
-}
-
-static gradweir_status check(const gradweir_options *options)
-{
-    if (options->size != sizeof *options)
-        return fail(GRADWEIR_ERR_INVALID,
-                    "options.size is %zu, this library's is %zu: call "
-                    "gradweir_options_default",
-                    options->size, sizeof *options);
-    if (!options->address || !strchr(options->address, ':'))
-        return fail(GRADWEIR_ERR_INVALID, "options.address is \"%s\": \"host:port\" is wanted",
-                    options->address ? options->address : "");
-    if (options->outstanding < 1 || options->outstanding > OUTSTANDING_MAX)
-        return fail(GRADWEIR_ERR_INVALID, "options.outstanding is %u: 1 to %d are allowed",
-                    options->outstanding, OUTSTANDING_MAX);
-    if (options->role != GRADWEIR_WORKER && options->role != GRADWEIR_READER)
-        return fail(GRADWEIR_ERR_INVALID, "options.role is neither worker nor reader");
     return GRADWEIR_OK;
 }
 
@@ -59,12 +29,14 @@ static bool is_up(const struct gradweir_client *client, uint64_t what)
 static gradweir_status connect_control(struct gradweir_client *client)
 {
     struct control_options control = control_defaults();
+    struct key_table *keys = NULL;
     control.insecure = client->options.insecure != 0;
-    control.public_key = client->options.public_key;
-    control.secret_key = client->options.secret_key;
-    control.server_key = client->options.server_key;
     TRY(control_context_new(&client->context));
-    TRY(control_connect(client->context, &control, client->address, &client->control));
+    gradweir_status status = client_keys(client, &control, &keys);
+    if (status == GRADWEIR_OK)
+        status = control_connect(client->context, &control, client->address, &client->control);
+    keys_free(keys);
+    TRY(status);
     return client_wait_until(
         client, is_up, 0,
         deadline_after(clock_now_ns(), client->options.connect_timeout_ms * CLOCK_MS));
@@ -99,14 +71,15 @@ static gradweir_status open_all(struct gradweir_client *client, const gradweir_o
 
 gradweir_status gradweir_open(const gradweir_options *options, gradweir_client **client)
 {
-    TRY(check(options));
+    gradweir_options whole;
+    TRY(client_options(options, &whole));
     struct gradweir_client *made = calloc(1, sizeof *made);
     if (!made)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a client");
-    made->options = *options;
+    made->options = whole;
     log_init(&made->log, LOG_WARN, 2);
     pthread_mutex_init(&made->lock, NULL);
-    const gradweir_status status = open_all(made, options);
+    const gradweir_status status = open_all(made, &whole);
     if (status != GRADWEIR_OK) {
         gradweir_close(made);
         return status;

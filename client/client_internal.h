@@ -1,6 +1,7 @@
 /* What the files of the client's shell share.
  *
  *   client.c         open, bind, offer, close
+ *   client_options.c options of any age; keys
  *   client_loop.c    events to the session, its actions to the world
  *   client_body.c    bound tensors to a body and back; accumulate
  *   client_wait.c    push, pull, wait
@@ -10,7 +11,7 @@
 
 #include "client/session.h"
 #include "common/arithmetic.h"
-#include "common/control.h"
+#include "common/keys.h"
 #include "common/log.h"
 #include "common/model.h"
 #include "common/transport.h"
@@ -97,6 +98,14 @@ struct gradweir_client {
     bool helper_started;
     atomic_bool helper_stop;
 };
+
+/* client_options.c: checks, and fills what an older caller's struct does not have. The texts are
+ * still the caller's. */
+gradweir_status client_options(const gradweir_options *given, gradweir_options *options);
+
+/* Keys of the options, if any; the table must outlive the use of `control`. */
+gradweir_status client_keys(struct gradweir_client *client, struct control_options *control,
+                            struct key_table **keys);
 
 /* client_loop.c. All are called with the lock held. */
 void client_event(struct gradweir_client *client, const struct session_event *event);

@@ -380,8 +380,8 @@ gradweir_status client_wait_until(struct gradweir_client *client, client_ready r
     if (client->bound)
         session_waiting(&client->session, text, sizeof text);
     if (!client->up && control_refused(client->control))
-        return fail(GRADWEIR_ERR_REFUSED, "%s turns us away: do our keys and its keys fit?",
-                    client->address);
+        return fail(GRADWEIR_ERR_REFUSED, "%s turns us away: %s", client->address,
+                    control_refused(client->control));
     if (!client->up)
         return fail(GRADWEIR_ERR_UNREACHABLE, "nobody answers at %s", client->address);
     return fail(GRADWEIR_ERR_TIMEOUT, "%s: %s", client->address,

@@ -27,7 +27,7 @@ struct control_options {
     uint32_t heartbeat_dead_ms; /* silence after which a connection is given up */
     bool insecure;              /* no keys: for loopback, inproc, or networks trusted as a whole */
     /* CURVE, as soon as there is a secret key. Keys are Z85 text, 40 characters. Peers within the
-     * process (inproc) need none. */
+     * process (inproc) need none, and use none. */
     const char *secret_key;           /* mine */
     const char *public_key;           /* mine; NULL: computed. ERR_INVALID when it is another's */
     const char *server_key;           /* client: the server's public key */
@@ -92,9 +92,10 @@ void control_drop(struct control *control, uint32_t peer);
 bool control_ready(struct control *control);
 size_t control_fds(struct control *control, int fds[2]);
 
-/* Client: the server turned us away at the last attempt (our key, no key, or no ZeroMQ at all).
- * Attempts go on, once a second, as long as control_poll is called. */
-bool control_refused(const struct control *control);
+/* Client: why the server turned us away at the last attempt (our key, no key, or no ZeroMQ at all),
+ * a sentence; NULL: it did not. Attempts go on, once a second, as long as control_poll is called.
+ */
+const char *control_refused(const struct control *control);
 
 const char *control_address(const struct control *control); /* real "ip:port" of a listener */
 const char *
@@ -104,5 +105,8 @@ uint64_t control_bad_frames(const struct control *control);
 
 /* A new key pair as Z85 text, 41 bytes each with NUL. */
 gradweir_status control_keys(char public_key[41], char secret_key[41]);
+
+/* Whether the text is Z85 of 40 characters. */
+bool control_key_good(const char *key);
 
 #endif

@@ -38,8 +38,9 @@ struct control {
     uint32_t links;            /* server: peers that have one */
     struct control_context *context;
     bool server, connected;
-    bool refused;    /* client: the server turned us away at the last attempt */
-    bool retry_owed; /* and the next one follows at retry_ns */
+    bool has_keys;
+    const char *refused; /* client: why the server turned us away at the last attempt, or NULL */
+    bool retry_owed;     /* and the next one follows at retry_ns */
     uint64_t retry_ns;
     char endpoint[CONTROL_TEXT]; /* client */
     uint32_t domain;             /* server: its table of keys in the ZAP handler; 0: insecure */
@@ -97,8 +98,9 @@ bool control_link_waits(const struct control_link *link, bool at_client);
 void control_link_close(struct control_link *link, bool client);
 void control_links_close(struct control *control);
 
-/* Client: libzmq gives up for good when a handshake is refused; these begin anew after a while. */
-void control_refused_now(struct control *control, bool by_key);
+/* Client: keeps why the handshake failed, by the monitor's word for it. libzmq gives up for good
+ * when it was refused; control_retry begins anew after a while. */
+void control_refused_now(struct control *control, uint16_t kind);
 void control_retry(struct control *control);
 
 /* With keys: ERR_STATE unless the listener turns a stranger away. */

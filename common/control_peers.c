@@ -182,10 +182,16 @@ static void server_event(struct control *control, uint16_t kind, int32_t fd)
 static void client_event(struct control *control, uint16_t kind)
 {
     const bool up = kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-    if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH || kind == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
-        control_refused_now(control, kind == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
-    if (up)
-        control->refused = control->retry_owed = false;
+    if (kind == ZMQ_EVENT_CLOSED) { /* an attempt that found nobody */
+        control->refused = NULL;
+        return;
+    }
+    if (kind != ZMQ_EVENT_DISCONNECTED && !up)
+        control_refused_now(control, kind);
+    if (up) {
+        control->refused = NULL;
+        control->retry_owed = false;
+    }
     control->lost_owed |= !up && control->connected;
     control->up_owed = up;
     control->connected = up;

@@ -52,14 +52,18 @@ gradweir_status control_security(struct control *control, const struct control_o
     const int ipv6 = address[0] == '[' || isalpha((unsigned char)address[0]);
     const int result = zmq_setsockopt(control->socket, ZMQ_IPV6, &ipv6, sizeof ipv6);
     ASSERT(result == 0);
+    if (!control->server && strncmp(address, "inproc://", 9) == 0)
+        return GRADWEIR_OK;
     if (!options->secret_key) {
         if (options->insecure || on_loopback(address))
             return GRADWEIR_OK;
         return fail(GRADWEIR_ERR_INVALID,
-                    "%s is not a loopback address: give keys, or say insecure if the whole network "
-                    "is trusted",
-                    address);
+                    "%s is not a loopback address: give keys (%s), or say insecure (%s) if the "
+                    "whole network is trusted",
+                    address, control->server ? "--keys DIR" : "identity and keys",
+                    control->server ? "--insecure on" : "insecure = 1");
     }
+    control->has_keys = true;
     TRY(my_public_key(options, public_key));
     TRY(set_key(control->socket, ZMQ_CURVE_SECRETKEY, "the secret key", options->secret_key));
     if (control->server)
@@ -86,15 +90,28 @@ gradweir_status control_try_stranger(struct control *control, const struct contr
     return control_zap_test(control->zmq, endpoint, public_key);
 }
 
-void control_refused_now(struct control *control, bool by_key)
+static const char *refusal(const struct control *control, uint16_t kind)
 {
-    if (!control->retry_owed)
+    if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+        return "our key is not in its table of keys";
+    if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+        return control->has_keys
+                   ? "it does not understand us: the server's key that we have is not "
+                     "its own, or it is no server"
+                   : "it hangs up before it has said what it is";
+    return control->has_keys ? "its handshake with our keys failed: it has no keys, or is no server"
+                             : "we have no keys, and it wants some, or is no server";
+}
+
+void control_refused_now(struct control *control, uint16_t kind)
+{
+    if (!control->retry_owed && kind != ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) {
         control->retry_ns = deadline_after(clock_now_ns(), CONTROL_RETRY_MS * CLOCK_MS);
-    control->retry_owed = control->refused = true;
+        control->retry_owed = true;
+    }
+    control->refused = refusal(control, kind);
     log_repeating(control->log, &control->log_limit, LOG_WARN, "control", "%s turned us away: %s",
-                  control->address,
-                  by_key ? "our key is not in its table"
-                         : "it speaks another protocol, or one side has keys and the other none");
+                  control->address, control->refused);
 }
 
 void control_retry(struct control *control)
@@ -107,7 +124,7 @@ void control_retry(struct control *control)
     zmq_connect(control->socket, control->endpoint);
 }
 
-bool control_refused(const struct control *control)
+const char *control_refused(const struct control *control)
 {
     return control->refused;
 }
@@ -118,4 +135,10 @@ gradweir_status control_keys(char public_key[41], char secret_key[41])
         return fail(GRADWEIR_ERR_UNSUPPORTED, "ZeroMQ was built without CURVE: %s",
                     zmq_strerror(errno));
     return GRADWEIR_OK;
+}
+
+bool control_key_good(const char *key)
+{
+    uint8_t bytes[32];
+    return strlen(key) == 40 && zmq_z85_decode(bytes, key) != NULL;
 }

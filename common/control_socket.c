@@ -99,10 +99,12 @@ static gradweir_status open_monitor(struct control_context *context, struct cont
 {
     char name[64];
     snprintf(name, sizeof name, "inproc://monitor-%u", atomic_fetch_add(&context->monitors, 1));
-    const int events = control->server ? ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED
-                                       : ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
-                                             ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                                             ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+    const int events = control->server
+                           ? ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED
+                           : ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
+                                 ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                                 ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                                 ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_CLOSED;
     control->monitor = zmq_socket(context->zmq, ZMQ_PAIR);
     if (!control->monitor || zmq_socket_monitor(control->socket, name, events) != 0 ||
         zmq_connect(control->monitor, name) != 0)

@@ -53,9 +53,13 @@ const struct setting settings_server[] = {
     WORDS("advertise", "", "address by which others reach this process; empty: as listen"),
     WORDS("data_ports", "0", "port or range a-b of the data plane; 0 picks one"),
     WORDS("port_file", "", "file that gets the control address once it is bound"),
-    WORDS("identity", "", "file with this process's secret key"),
-    WORDS("keys", "", "file with the public keys that may come in"),
-    FLAG("insecure", false, "off", "no keys; only on loopback unless the address says otherwise"),
+    WORDS(
+        "keys", "",
+        "folder or file of keys (gradweir-server keygen): this process's own, and of who may come "
+        "in; empty: none"),
+    WORDS("identity", "", "whose secret key is this process's own; empty: server, or shard-N"),
+    FLAG("insecure", false, "off",
+         "listen and connect without keys beyond loopback: whoever reaches the port may come in"),
 
     /* The window law. */
     ONE_OF("preset", false, "classic", "classic|llm",

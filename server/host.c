@@ -166,12 +166,16 @@ gradweir_status host_run(const struct settings *settings)
 {
     struct host host = {.context = NULL};
     log_init(&host.log, level_of(settings), STDERR_FILENO);
-    TRY(host_options_read(settings, &host.options));
+    gradweir_status status = host_options_read(settings, &host.options);
     host.options.control.log = &host.log;
-    TRY(catch_signals());
-    const gradweir_status status = run(&host);
+    if (status == GRADWEIR_OK)
+        status = catch_signals();
+    if (status == GRADWEIR_OK)
+        status = run(&host);
     free(host.shards);
     control_context_free(host.context);
-    close(wake_fd);
+    host_options_free(&host.options);
+    if (wake_fd >= 0)
+        close(wake_fd);
     return status;
 }

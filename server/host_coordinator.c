@@ -92,6 +92,7 @@ static bool turn_control(struct coordinator_loop *loop)
         step(loop, &(struct order_event){.kind = event->kind == CONTROL_MESSAGE ? ORDER_MESSAGE
                                                                                 : ORDER_LOST,
                                          .peer = event->peer,
+                                         .identity = control_identity(loop->control, event->peer),
                                          .message = &event->message});
     }
     return any;
@@ -217,13 +218,25 @@ static void say_farewell(struct coordinator_loop *loop)
     }
 }
 
+static void say_where(const struct coordinator_loop *loop)
+{
+    const struct host_options *options = loop->host->options;
+    const char *address = control_address(loop->control);
+    if (options->keys)
+        log_line(loop->host->log, LOG_INFO, "control", "listening on %s, open to %u known keys",
+                 address, options->control.allowed_count);
+    else
+        log_line(loop->host->log, options->control.insecure ? LOG_WARN : LOG_INFO, "control",
+                 "listening on %s, insecure: without keys whoever reaches it may come in", address);
+}
+
 gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound)(void *),
                                      void *argument)
 {
     struct coordinator_loop loop = {.host = host};
     gradweir_status status = open_all(&loop);
     if (status == GRADWEIR_OK) {
-        log_line(host->log, LOG_INFO, "control", "listening on %s", control_address(loop.control));
+        say_where(&loop);
         if (bound)
             bound(argument);
     }

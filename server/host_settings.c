@@ -4,8 +4,8 @@
 #include "common/checksum.h"
 #include "common/random.h"
 
+#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What a preset decides is left alone unless somebody gave it. */
 static void read_window(const struct settings *settings, struct law_settings *law)
@@ -109,19 +109,40 @@ static void read_transport(const struct settings *settings, struct transport_set
     transport->spin_us = spin_ns == SETTING_WORD ? 0 : (uint32_t)(spin_ns / 1000);
 }
 
-static gradweir_status read_control(const struct settings *settings,
-                                    struct control_options *control)
+/* The coordinator lets in whom it knows; a shard alone goes to the coordinator. */
+static gradweir_status read_keys(struct host_options *options)
+{
+    const char *path = settings_text(options->settings, "keys");
+    const char *given = settings_text(options->settings, "identity");
+    char name[IDENTITY_MAX];
+    if (!path[0] && given[0])
+        return fail(GRADWEIR_ERR_INVALID, "identity is given but keys is not: say where they are");
+    if (!path[0])
+        return GRADWEIR_OK;
+    if (options->control.insecure)
+        return fail(GRADWEIR_ERR_INVALID, "keys and insecure are both given: it is one or none");
+    if (strlen(given) >= sizeof name)
+        return fail(GRADWEIR_ERR_INVALID, "identity has at most %zu bytes", sizeof name - 1);
+    if (given[0] || !options->coordinator[0])
+        snprintf(name, sizeof name, "%s", given[0] ? given : KEYS_SERVER);
+    else if (options->only_shard != SETTING_WORD)
+        snprintf(name, sizeof name, "shard-%lld", (long long)options->only_shard);
+    else
+        return fail(GRADWEIR_ERR_INVALID, "with keys, a process of shards hosts one: say --shard");
+    TRY(keys_read(path, name, &options->keys));
+    if (options->coordinator[0])
+        return keys_connect(options->keys, &options->control);
+    keys_listen(options->keys, &options->control);
+    return GRADWEIR_OK;
+}
+
+static void read_control(const struct settings *settings, struct control_options *control)
 {
     *control = control_defaults();
     control->peers_max = (uint32_t)settings_int(settings, "workers_max") * 2 + MEMBERS_MAX;
     control->heartbeat_ms = (uint32_t)(settings_duration(settings, "heartbeat") / 1000000);
     control->heartbeat_dead_ms = 3 * control->heartbeat_ms;
     control->insecure = settings_bool(settings, "insecure");
-    if (settings_text(settings, "identity")[0] || settings_text(settings, "keys")[0])
-        return fail(GRADWEIR_ERR_UNSUPPORTED,
-                    "identity and keys: key files are not read yet by the "
-                    "server program; on loopback none are needed");
-    return GRADWEIR_OK;
 }
 
 gradweir_status host_options_read(const struct settings *settings, struct host_options *options)
@@ -142,7 +163,8 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
     options->record = settings_text(settings, "record");
     options->record_bytes_max = (uint64_t)settings_size(settings, "record_bytes_max");
     options->linger_ns = settings_duration(settings, "linger");
-    TRY(read_control(settings, &options->control));
+    read_control(settings, &options->control);
+    TRY(read_keys(options));
     TRY(read_order(settings, &options->order));
     options->order.job = options->job;
     options->order.shards = options->shards;
@@ -156,4 +178,10 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
         .keep = options->record[0] != 0,
     };
     return GRADWEIR_OK;
+}
+
+void host_options_free(struct host_options *options)
+{
+    keys_free(options->keys);
+    options->keys = NULL;
 }

@@ -3,7 +3,7 @@
 #ifndef GRADWEIR_SERVER_HOST_SETTINGS_H
 #define GRADWEIR_SERVER_HOST_SETTINGS_H
 
-#include "common/control.h"
+#include "common/keys.h"
 #include "common/settings.h"
 #include "common/transport.h"
 #include "server/coordinator/order.h"
@@ -20,13 +20,16 @@ struct host_options {
     const char *record;      /* "": nowhere */
     uint64_t record_bytes_max;
     int64_t linger_ns;
+    struct key_table *keys; /* NULL: none */
     struct control_options control;
     struct order_options order;
     struct shard_options shard; /* member is filled in when the coordinator says it */
     struct transport_settings transport;
 };
 
-/* ERR_INVALID names what does not fit together. */
+/* ERR_INVALID names what does not fit together. Freed by host_options_free, also after a failure.
+ */
 gradweir_status host_options_read(const struct settings *settings, struct host_options *options);
+void host_options_free(struct host_options *options);
 
 #endif

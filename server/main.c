@@ -1,5 +1,6 @@
 /* gradweir-server: hosts the coordinator, shards, or both; `gradweir-server replay` repeats a
  * recording. */
+#include "common/keys.h"
 #include "server/host.h"
 #include "server/replay.h"
 
@@ -16,6 +17,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "replay") == 0)
         return replay_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "keygen") == 0)
+        return keys_main("gradweir-server", argc - 2, (const char *const *)(argv + 2));
     struct settings *settings;
     if (settings_new(settings_server, settings_server_count, &settings) != GRADWEIR_OK)
         return complain();
@@ -25,7 +28,8 @@ int main(int argc, char **argv)
     if (status == GRADWEIR_OK && help) {
         printf("gradweir-server [--NAME VALUE]...     host the coordinator, shards, or both\n"
                "gradweir-server replay DIR ...        repeat a recording (--help there says "
-               "more)\n\n");
+               "more)\n"
+               "gradweir-server keygen DIR NAME...    make keys: of server, shard-N, workers\n\n");
         settings_print_help(settings_server, settings_server_count, stdout);
     } else if (status == GRADWEIR_OK) {
         status = host_run(settings);

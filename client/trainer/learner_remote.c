@@ -146,7 +146,8 @@ static size_t name_tensors(struct learner_remote *remote, const struct network *
     return network->n_tensors + SHARED;
 }
 
-static gradweir_status join(struct learner_remote *remote, const struct network *network,
+static gradweir_status join(struct learner_remote *remote, const struct train_settings *settings,
+                            const struct network *network,
                             const struct learner_remote_options *options)
 {
     gradweir_options client;
@@ -154,6 +155,8 @@ static gradweir_status join(struct learner_remote *remote, const struct network 
     client.address = options->address;
     client.identity = options->identity;
     client.transport = options->transport;
+    client.keys = settings->keys;
+    client.insecure = settings->insecure;
     gradweir_status status = gradweir_open(&client, &remote->client);
     if (status == GRADWEIR_OK)
         status = gradweir_bind(remote->client, remote->tensors, name_tensors(remote, network));
@@ -167,7 +170,6 @@ gradweir_status learner_remote_open(const struct train_settings *settings,
                                     const struct learner_remote_options *options,
                                     struct learner **learner)
 {
-    (void)settings;
     struct learner_remote *remote = calloc(1, sizeof(*remote));
     if (remote == NULL)
         return GRADWEIR_ERR_NO_MEMORY;
@@ -180,7 +182,7 @@ gradweir_status learner_remote_open(const struct train_settings *settings,
     gradweir_status status = GRADWEIR_ERR_NO_MEMORY;
     if (remote->parameters != NULL && remote->gradient != NULL) {
         memcpy(remote->parameters, options->first, remote->n * sizeof(float));
-        status = join(remote, network, options);
+        status = join(remote, settings, network, options);
     }
     if (status != GRADWEIR_OK) {
         close_remote(&remote->learner);

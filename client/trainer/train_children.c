@@ -99,6 +99,8 @@ static void server_arguments(const struct train_settings *s, const char *port_fi
         add_text(arguments, "--schedule", "linear");
         add_number(arguments, "--schedule-steps", (double)(uint64_t)schedule_steps(s));
     }
+    if (s->keys != NULL)
+        add_text(arguments, "--keys", s->keys);
     if (s->record != NULL)
         add_text(arguments, "--record", s->record);
     if (s->server_log == NULL)

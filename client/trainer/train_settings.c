@@ -23,6 +23,10 @@ static const struct option options[] = {
     {"env", OPTION_WORD, AT(env), 0, 0, "environment to learn"},
     {"json", OPTION_WORD, AT(json), 0, 0, "file for the summary"},
     {"servers", OPTION_WORD, AT(servers), 0, 0, "address of a running server; none: start one"},
+    {"identity", OPTION_WORD, AT(identity), 0, 0, "workers are IDENTITY-0, IDENTITY-1, ..."},
+    {"keys", OPTION_WORD, AT(keys), 0, 0, "folder or file with the keys of workers and server"},
+    {"insecure", OPTION_FLAG, AT(insecure), 0, 1,
+     "no keys, though the servers are not on loopback"},
     {"seed", OPTION_COUNT, AT(seed), 0, 9e15, "seed of all chance"},
     {"workers", OPTION_COUNT, AT(workers), 1, 256, "worker processes"},
     {"shards", OPTION_COUNT, AT(shards), 1, 64, "server shards, when it starts its own"},
@@ -90,6 +94,7 @@ void train_settings_init(struct train_settings *settings)
 {
     *settings = (struct train_settings){
         .env = "CartPole-v1",
+        .identity = "worker",
         .seed = 1,
         .workers = 1,
         .shards = 1,

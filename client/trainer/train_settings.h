@@ -17,8 +17,11 @@ struct train_pair {
 
 struct train_settings {
     const char *env;
-    const char *json;    /* file of the summary, or NULL */
-    const char *servers; /* addresses, or NULL: start one's own */
+    const char *json;     /* file of the summary, or NULL */
+    const char *servers;  /* addresses, or NULL: start one's own */
+    const char *identity; /* workers are IDENTITY-0, IDENTITY-1, ... */
+    const char *keys;     /* folder or file with their keys, or NULL */
+    bool insecure;        /* no keys, though the servers are not on loopback */
     uint64_t seed;
     uint64_t workers;
     uint64_t shards;

@@ -40,9 +40,9 @@ int train_worker(const struct train_settings *given)
     struct train_settings settings = *given;
     struct network network;
     struct learner *learner = NULL;
-    char identity[32];
+    char identity[128]; /* the library says what is too long */
     const uint64_t index = settings.worker - 1;
-    snprintf(identity, sizeof(identity), "worker-%llu", (unsigned long long)index);
+    snprintf(identity, sizeof(identity), "%s-%llu", settings.identity, (unsigned long long)index);
     if (settings.slow_worker.given && settings.slow_worker.worker == index)
         settings.pace_ms = (uint64_t)((double)settings.pace_ms * settings.slow_worker.value);
     train_network(&settings, &network);

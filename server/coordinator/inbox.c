@@ -135,12 +135,25 @@ static void want_came(struct order *order, uint32_t peer, uint32_t content)
     }
 }
 
-/* Messages that whoever connects may send, before it is anybody. */
-static bool anyone(struct order *order, struct peer *peer, const struct message *message)
+/* Whom a connection says it is, held against whose key it has proved. */
+static void introduce(struct order *order, struct peer *peer, const struct order_event *event)
 {
+    struct message message = *event->message;
+    if (!proven(order, event->peer, event->identity, &message))
+        return;
+    if (message.kind == MESSAGE_JOIN)
+        joins_came(order, peer, &message.join);
+    else
+        roster_enlist(order, peer, &message.enlist);
+}
+
+/* Messages that whoever connects may send, before it is anybody. */
+static bool anyone(struct order *order, struct peer *peer, const struct order_event *event)
+{
+    const struct message *message = event->message;
     switch (message->kind) {
-    case MESSAGE_JOIN: joins_came(order, peer, &message->join); return true;
-    case MESSAGE_ENLIST: roster_enlist(order, peer, &message->enlist); return true;
+    case MESSAGE_JOIN:
+    case MESSAGE_ENLIST: introduce(order, peer, event); return true;
     case MESSAGE_WANT: want_came(order, peer->number, message->want.content); return true;
     case MESSAGE_PAGE: roster_page(order, peer, &message->page); return true;
     case MESSAGE_TUNE_ASK: tune_came(order, peer->number, &message->tune_ask); return true;
@@ -148,15 +161,17 @@ static bool anyone(struct order *order, struct peer *peer, const struct message 
     }
 }
 
-void inbox_message(struct order *order, uint32_t number, const struct message *message)
+void inbox_message(struct order *order, const struct order_event *event)
 {
+    const uint32_t number = event->peer;
+    const struct message *message = event->message;
     struct peer *peer = roster_take(order, number);
     if (!peer) {
         roster_deny(order, number, GRADWEIR_ERR_FULL, "too many connections");
         order_drop(order, number);
         return;
     }
-    if (anyone(order, peer, message))
+    if (anyone(order, peer, event))
         return;
     if (message->epoch != order->ledger.epoch || message->timeline != order->ledger.timeline) {
         order->figures.foreign++;

@@ -200,7 +200,7 @@ void order_step(struct order *order, const struct order_event *event, struct ord
     if (order->stopped)
         return;
     switch (event->kind) {
-    case ORDER_MESSAGE: inbox_message(order, event->peer, event->message); break;
+    case ORDER_MESSAGE: inbox_message(order, event); break;
     case ORDER_LOST: roster_lost(order, event->peer); break;
     case ORDER_DRAIN:
         order->drain_ns = order->draining ? order->drain_ns : event->now_ns;

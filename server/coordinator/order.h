@@ -55,6 +55,8 @@ struct order_event {
     enum order_event_kind kind;
     int64_t now_ns; /* monotonic; never less than the last event's */
     uint32_t peer;
+    const char *identity; /* whose key the connection has proved; "" or NULL: keys are not in use,
+                             or the peer is within the process */
     const struct message *message; /* borrowed for the call; nothing in it is trusted */
 };
 

@@ -2,6 +2,7 @@
  *
  *   order.c         the step function, the log, deadlines
  *   inbox.c         who may say what
+ *   proven.c        what a key allows
  *   roster.c        peers, shards, the layout, leases
  *   joins.c         who takes part, under which incarnation
  *   places.c        slots: who has room
@@ -162,7 +163,11 @@ bool order_members_here(const struct order *order);
 bool order_room(const struct order *order); /* the slowest is less than `ring` behind */
 
 /* inbox.c */
-void inbox_message(struct order *order, uint32_t number, const struct message *message);
+void inbox_message(struct order *order, const struct order_event *event);
+
+/* proven.c: whether a peer whose key says who it is (identity; "" or NULL: no keys) may say this. A
+ * JOIN without a name gets the key's. Otherwise it is told why not. */
+bool proven(struct order *order, uint32_t peer, const char *identity, struct message *message);
 
 /* roster.c */
 struct peer *roster_find(struct order *order, uint32_t number);

@@ -14,7 +14,7 @@ class Options(c.Structure):
     _fields_ = [("size", c.c_size_t), ("address", c.c_char_p), ("identity", c.c_char_p), ("role", c.c_int),
                 ("public_key", c.c_char_p), ("secret_key", c.c_char_p), ("server_key", c.c_char_p),
                 ("insecure", c.c_int), ("connect_timeout_ms", c.c_uint32), ("outstanding", c.c_uint32),
-                ("transport", c.c_char_p), ("devices", c.c_char_p), ("progress", c.c_int)]
+                ("transport", c.c_char_p), ("devices", c.c_char_p), ("progress", c.c_int), ("keys", c.c_char_p)]
 
 
 class Tensor(c.Structure):
@@ -49,17 +49,17 @@ class Worker:
     """A model of named vectors, all in one worker."""
 
     def __init__(self, address, identity="", sizes=(("w", 3000),), role=WORKER, timeout_ms=5000, progress=0,
-                 transport="auto", outstanding=1):
+                 transport="auto", outstanding=1, keys="", insecure=False):
         self.client = c.c_void_p()
         self.names = [name for name, _ in sizes]
         self.parameters = [(c.c_float * size)() for _, size in sizes]
         self.gradients = [(c.c_float * size)() for _, size in sizes]
         options = Options()
-        lib.gradweir_options_default(c.byref(options))
+        lib.gradweir_options_default_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
         options.address, options.identity = address.encode(), identity.encode()
         options.role, options.connect_timeout_ms = role, timeout_ms
         options.progress, options.transport = progress, transport.encode()
-        options.outstanding = outstanding
+        options.outstanding, options.keys, options.insecure = outstanding, keys.encode(), insecure
         check(lib.gradweir_open(c.byref(options), c.byref(self.client)))
 
     def bind(self):

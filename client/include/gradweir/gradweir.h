@@ -82,7 +82,7 @@ typedef struct gradweir_options {
     const char
         *identity; /* this worker's name, up to 63 bytes; two with one name fence each other */
     uint32_t role; /* enum gradweir_role: a reader only pulls */
-    const char *public_key; /* CURVE keys, 40 characters; all NULL: none */
+    const char *public_key; /* CURVE keys, 40 characters, for who has them in memory; NULL: none */
     const char *secret_key;
     const char *server_key;
     uint32_t insecure; /* 1: no keys although the address is not loopback */
@@ -92,6 +92,9 @@ typedef struct gradweir_options {
     const char *transport;  /* how floats travel: "auto", "posix", "tcp", "rc" */
     const char *devices;    /* network devices for them, "" = by address */
     uint32_t progress;      /* enum gradweir_progress */
+    const char *keys;       /* folder or file with IDENTITY's secret key and the server's public one
+                               (gradweir-server keygen); "": none. Without identity: the only secret
+                               that is there, and its name */
 } gradweir_options;
 
 /* How the optimizer treats the tensors of a group; negative numbers mean: as the servers' settings.
@@ -127,11 +130,17 @@ typedef struct gradweir_receipt {
     char tensor[64];        /* NOT_FINITE: the tensor's name, "" when merely too large; else "" */
 } gradweir_receipt;
 
-/* Defaults: 127.0.0.1:7070, identity "" (the servers choose one), a worker, auto, caller. */
+/* Defaults: 127.0.0.1:7070, identity "" (the servers choose one), a worker, auto, caller, no keys.
+ * Whoever was compiled against an older, shorter struct gets that much of it, and its size: the
+ * function itself fills the first release's. */
 GRADWEIR_API void gradweir_options_default(gradweir_options *options);
+GRADWEIR_API void gradweir_options_default_sized(gradweir_options *options, size_t size);
+#define gradweir_options_default(options)                                                          \
+    gradweir_options_default_sized((options), sizeof(gradweir_options))
 
 /* Connects to the coordinator; ERR_UNREACHABLE, naming the address, when nobody answers within
- * connect_timeout_ms. A worker may be started before its server. Strings are copied. */
+ * connect_timeout_ms, and ERR_REFUSED, saying why, when it does not take our key. A worker may be
+ * started before its server. Strings are copied. */
 GRADWEIR_API gradweir_status gradweir_open(const gradweir_options *options,
                                            gradweir_client **client);
 

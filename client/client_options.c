@@ -1,0 +1,85 @@
+/* Options of callers of any age: what their struct does not have yet is as by default. */
+#include "client/client_internal.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* What the first release's struct ended with. */
+enum { FIRST_SIZE = offsetof(gradweir_options, keys) };
+
+static const gradweir_options defaults = {.address = "127.0.0.1:7070",
+                                          .identity = "",
+                                          .role = GRADWEIR_WORKER,
+                                          .connect_timeout_ms = 10000,
+                                          .outstanding = 1,
+                                          .transport = "auto",
+                                          .devices = "",
+                                          .keys = ""};
+
+void gradweir_options_default_sized(gradweir_options *options, size_t size)
+{
+    const size_t known = size < sizeof defaults ? size : sizeof defaults;
+    if (size < sizeof options->size)
+        return;
+    memset(options, 0, size);
+    memcpy(options, &defaults, known);
+    options->size = size;
+}
+
+#undef gradweir_options_default
+void gradweir_options_default(gradweir_options *options)
+{
+    gradweir_options_default_sized(options, FIRST_SIZE);
+}
+
+/* A newer caller's further members must be as by default: 0. */
+static gradweir_status take(const gradweir_options *given, gradweir_options *options)
+{
+    const uint8_t *bytes = (const uint8_t *)given;
+    if (given->size < FIRST_SIZE)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "options.size is %zu, at least %d is wanted: call gradweir_options_default",
+                    given->size, FIRST_SIZE);
+    for (size_t i = sizeof *options; i < given->size; i++)
+        if (bytes[i])
+            return fail(GRADWEIR_ERR_INVALID,
+                        "options.size is %zu, this library knows %zu, and what is beyond is not 0: "
+                        "the library is older than its header",
+                        given->size, sizeof *options);
+    *options = defaults;
+    memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
+    options->size = sizeof *options;
+    return GRADWEIR_OK;
+}
+
+gradweir_status client_options(const gradweir_options *given, gradweir_options *options)
+{
+    TRY(take(given, options));
+    if (!options->address || !strchr(options->address, ':'))
+        return fail(GRADWEIR_ERR_INVALID, "options.address is \"%s\": \"host:port\" is wanted",
+                    options->address ? options->address : "");
+    if (options->outstanding < 1 || options->outstanding > OUTSTANDING_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "options.outstanding is %u: 1 to %d are allowed",
+                    options->outstanding, OUTSTANDING_MAX);
+    if (options->role != GRADWEIR_WORKER && options->role != GRADWEIR_READER)
+        return fail(GRADWEIR_ERR_INVALID, "options.role is neither worker nor reader");
+    if (options->progress > GRADWEIR_PROGRESS_THREAD)
+        return fail(GRADWEIR_ERR_INVALID, "options.progress is neither caller nor thread");
+    if (options->keys && options->keys[0] && (options->secret_key || options->insecure))
+        return fail(GRADWEIR_ERR_INVALID, "options.keys is given, and %s too: it is one of them",
+                    options->secret_key ? "secret_key" : "insecure");
+    return GRADWEIR_OK;
+}
+
+gradweir_status client_keys(struct gradweir_client *client, struct control_options *control,
+                            struct key_table **keys)
+{
+    control->public_key = client->options.public_key;
+    control->secret_key = client->options.secret_key;
+    control->server_key = client->options.server_key;
+    if (!client->options.keys || !client->options.keys[0])
+        return GRADWEIR_OK;
+    TRY(keys_read(client->options.keys, client->identity, keys));
+    strcpy(client->identity, keys_name(*keys));
+    return keys_connect(*keys, control);
+}

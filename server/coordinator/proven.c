@@ -1,0 +1,56 @@
+/* What a key allows: its owner's name comes from the control plane, not from what the peer writes.
+ */
+#include "server/coordinator/order_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool deny(struct order *order, uint32_t peer, const char *text)
+{
+    order_say(order, "a connection is turned away: %s", text);
+    roster_deny(order, peer, GRADWEIR_ERR_REFUSED, text);
+    return false;
+}
+
+/* Names of servers are not for workers: who holds a shard's key is no worker, and the other way
+ * round. */
+static bool is_server(const char *identity)
+{
+    return strcmp(identity, "server") == 0 || strncmp(identity, "shard-", 6) == 0;
+}
+
+static bool may_join(struct order *order, uint32_t peer, const char *identity,
+                     struct message_join *join)
+{
+    char text[TEXT_MAX];
+    if (is_server(identity)) {
+        snprintf(text, sizeof text, "the key of %s is no worker's", identity);
+        return deny(order, peer, text);
+    }
+    if (join->identity[0] == 0)
+        snprintf(join->identity, sizeof join->identity, "%s", identity);
+    if (strncmp(join->identity, identity, sizeof join->identity) == 0)
+        return true;
+    snprintf(text, sizeof text, "the key of %s cannot join as %.*s", identity,
+             (int)sizeof join->identity, join->identity);
+    return deny(order, peer, text);
+}
+
+static bool may_enlist(struct order *order, uint32_t peer, const char *identity,
+                       const struct message_enlist *enlist)
+{
+    char text[TEXT_MAX], name[32];
+    snprintf(name, sizeof name, "shard-%u", enlist->shard);
+    if (strcmp(identity, name) == 0)
+        return true;
+    snprintf(text, sizeof text, "the key of %s is not that of %s", identity, name);
+    return deny(order, peer, text);
+}
+
+bool proven(struct order *order, uint32_t peer, const char *identity, struct message *message)
+{
+    if (!identity || identity[0] == 0)
+        return true;
+    return message->kind == MESSAGE_JOIN ? may_join(order, peer, identity, &message->join)
+                                         : may_enlist(order, peer, identity, &message->enlist);
+}
