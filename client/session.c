@@ -27,11 +27,13 @@ void session_init(struct session *session, const struct session_options *options
     memset(session, 0, sizeof *session);
     session->options = *options;
     session->epoch = session->timeline = 1;
+    session->join_ns = INT64_MAX;
 }
 
 static void fail_for_good(struct session *session, gradweir_status status, const char *text)
 {
     session->failed = true;
+    session->join_ns = INT64_MAX;
     struct session_action *action = session_act(session, SESSION_FAILED);
     action->status = status;
     snprintf(action->message.denied.text, TEXT_MAX, "%s", text);
@@ -41,6 +43,7 @@ void session_join(struct session *session)
 {
     if (session->failed || session->resting)
         return;
+    session->join_ns = session->now_ns + session->options.resend_ns;
     struct message *message = session_tell(session, MESSAGE_JOIN);
     message->join = (struct message_join){.protocol_oldest = PROTOCOL_OLDEST,
                                           .protocol_newest = PROTOCOL_VERSION,
@@ -178,6 +181,7 @@ static void came_in(struct session *session, const struct message *message)
                       "the coordinator's members do not tile the model that was bound");
         return;
     }
+    session->join_ns = INT64_MAX;
     const bool same = session->incarnation == joined->incarnation;
     const bool same_timeline = session->timeline == message->timeline;
     session->epoch = message->epoch;
@@ -264,8 +268,12 @@ static void message_came(struct session *session, const struct message *message)
     }
 }
 
+/* A JOIN over a connection of before may come after the one over the new connection, and take the
+ * answer along. */
 static void tick(struct session *session)
 {
+    if (session->now_ns >= session->join_ns)
+        session_join(session);
     for (uint32_t i = 0; i < session->members_count; i++) {
         struct session_member *member = &session->members[i];
         if (session->now_ns < member->retry_ns)
@@ -302,6 +310,7 @@ void session_step(struct session *session, const struct session_event *event,
         break;
     case SESSION_DOWN:
         session->up = false;
+        session->join_ns = INT64_MAX;
         if (session->leaving) /* farewell may be lost: who leaves does not come back for it */
             session_act(session, SESSION_LEFT);
         break;
@@ -321,7 +330,8 @@ void session_step(struct session *session, const struct session_event *event,
 
 int64_t session_next(const struct session *session)
 {
-    int64_t next = session_pull_next(session);
+    const int64_t pull_ns = session_pull_next(session);
+    int64_t next = pull_ns < session->join_ns ? pull_ns : session->join_ns;
     for (uint32_t i = 0; i < session->members_count; i++) {
         const struct session_member *member = &session->members[i];
         const bool waits = member->state == MEMBER_AWAY || member->state == MEMBER_GREETING;
@@ -332,6 +342,13 @@ int64_t session_next(const struct session *session)
         if (session->pushes[i].state != PUSH_FREE && session->pushes[i].resend_ns < next)
             next = session->pushes[i].resend_ns;
     return next;
+}
+
+bool session_plant(struct session *session, const char *name)
+{
+    if (strcmp(name, "other-bytes-on-retry") != 0)
+        return false;
+    return session->plant.other_bytes = true;
 }
 
 void session_waiting(const struct session *session, char *text, size_t size)

@@ -124,6 +124,7 @@ struct session_push {
     uint64_t sequence, generation;
     uint32_t slot;
     int64_t resend_ns, pause_ns; /* when it is sent again, and how long after that the next time */
+    uint32_t tries;              /* how often it was sent */
     gradweir_status status;      /* ENDING */
     struct message_receipt receipt;
     uint64_t next[MEMBERS_MAX]; /* chunk to send next, per member; UINT64_MAX: all sent */
@@ -140,7 +141,8 @@ struct session_pull_part {
 struct session {
     struct session_options options;
     bool up, joined, failed, leaving;
-    bool resting; /* taken out of a round: joins again when there is something to say */
+    bool resting;    /* taken out of a round: joins again when there is something to say */
+    int64_t join_ns; /* without an answer JOIN is said again then; INT64_MAX: none is awaited */
     uint32_t worker, epoch, timeline, members_count;
     uint64_t incarnation, job, chunk_bytes, newest;
     bool first; /* first parameters are there */
@@ -154,7 +156,10 @@ struct session {
     uint64_t pull_version, tickets;
     struct session_pull_part parts[MEMBERS_MAX];
     int64_t now_ns;
-    uint64_t strange;            /* heads and messages that fit nothing */
+    uint64_t strange; /* heads and messages that fit nothing */
+    struct {
+        bool other_bytes;
+    } plant;
     struct session_actions *out; /* only while session_step runs */
 };
 
@@ -162,6 +167,9 @@ void session_init(struct session *session, const struct session_options *options
 void session_step(struct session *session, const struct session_event *event,
                   struct session_actions *actions);
 int64_t session_next(const struct session *session); /* when TICK is due; INT64_MAX: none */
+
+/* Plants a fault on purpose, for the simulator's mutants; false for an unknown name. */
+bool session_plant(struct session *session, const char *name);
 
 /* What it waits for, as a sentence; "" for nothing. */
 void session_waiting(const struct session *session, char *text, size_t size);

@@ -71,6 +71,8 @@ static void send_chunk(struct session *session, struct session_push *push, uint3
         session_act(session, member->bytes ? SESSION_CHUNK : SESSION_HEAD);
     action->member = index;
     action->buffer = push->what.buffer;
+    if (session->plant.other_bytes && push->tries > 1)
+        action->buffer = (push->what.buffer + 1) % OUTSTANDING_MAX;
     action->offset = member->offset + offset;
     action->length = head.length;
     action->token = (uint64_t)push->what.buffer << 32 | index;
@@ -101,6 +103,7 @@ static void send_more(struct session *session, uint32_t index)
 static void send_all(struct session *session, struct session_push *push)
 {
     push->resend_ns = session->now_ns + push->pause_ns;
+    push->tries++;
     describe(session, push);
     for (uint32_t i = 0; i < session->members_count; i++)
         push->next[i] = 0;
@@ -262,8 +265,10 @@ void session_push_rejoined(struct session *session, bool same_incarnation)
 /* Its connection is (again) open: whatever it may lack goes once more. */
 void session_push_peer(struct session *session, uint32_t member)
 {
-    for (uint32_t i = 0; i < session->options.outstanding; i++)
+    for (uint32_t i = 0; i < session->options.outstanding; i++) {
         session->pushes[i].next[member] = 0;
+        session->pushes[i].tries++;
+    }
     send_more(session, member);
 }
 

@@ -123,7 +123,7 @@ run_test() {
     fi
     # Last, so that the closing lines are of the whole plain run.
     lane plain --no-tests=error
-    [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 20000 || echo 2000)"
+    [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 20000 || echo 3000)"
     say "done"
     printf '%s\n' "${summaries[@]}"
     # The bare line of the plain run once more: whoever reads only the end reads this.

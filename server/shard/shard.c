@@ -64,6 +64,17 @@ static void whole_came(struct shard *shard, uint64_t version)
     }
 }
 
+/* One that comes late, after that of a later incarnation, changes nothing. */
+static void entry_came(struct shard *shard, const struct message_entry *given)
+{
+    if (given->worker >= WORKERS_MAX ||
+        given->incarnation < shard->entries[given->worker].incarnation)
+        return;
+    struct entry *entry = &shard->entries[given->worker];
+    *entry = (struct entry){.known = true, .incarnation = given->incarnation};
+    memcpy(entry->pass, given->pass, sizeof entry->pass);
+}
+
 static void message_came(struct shard *shard, const struct message *message)
 {
     if (message->epoch < shard->ledger.epoch && !shard->plant.stale_record)
@@ -77,13 +88,7 @@ static void message_came(struct shard *shard, const struct message *message)
         break;
     case MESSAGE_WHOLE: whole_came(shard, message->whole.version); break;
     case MESSAGE_CLOSE: slot_close(shard, &message->close); break;
-    case MESSAGE_ENTRY:
-        if (message->entry.worker < WORKERS_MAX) {
-            struct entry *entry = &shard->entries[message->entry.worker];
-            *entry = (struct entry){.known = true, .incarnation = message->entry.incarnation};
-            memcpy(entry->pass, message->entry.pass, sizeof entry->pass);
-        }
-        break;
+    case MESSAGE_ENTRY: entry_came(shard, &message->entry); break;
     default: break;
     }
 }

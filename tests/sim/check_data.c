@@ -1,6 +1,6 @@
 /* What must hold of floats: admitted gradients lie whole on every shard, nothing overwrites what is
  * still read, pulls and shards hold exactly what the reference holds at that version. */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 #include <string.h>
 

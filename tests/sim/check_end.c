@@ -1,5 +1,5 @@
 /* What must hold in the calm half, and when everything is quiet. */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 #include "server/shard/shard_local.h"
 

@@ -1,5 +1,5 @@
 /* What must hold of the log, of receipts, and of slots, at every step. */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 #include "common/checksum.h"
 
@@ -31,6 +31,13 @@ static bool body_finite(const struct sim *sim, const uint8_t *body)
         float x;
         memcpy(&x, body + i * sizeof x, sizeof x);
         if (!(fabs((double)x) <= most))
+            return false;
+    }
+    for (uint64_t i = 0; i < sim->model->moments; i++) {
+        struct moments moments;
+        memcpy(&moments, body + sim->model->elements * sizeof(float) + i * sizeof moments,
+               sizeof moments);
+        if (!isfinite(moments.count) || !isfinite(moments.mean) || !isfinite(moments.m2))
             return false;
     }
     return true;
@@ -165,6 +172,7 @@ void check_append(struct sim *sim, const struct record *record)
     case RECORD_REFUSE: check_refuse(sim, &record->refuse); break;
     case RECORD_STEP:
         sim->counts.steps++;
+        sim->counts.summed_steps += record->step.rounds;
         sim->counts.flushes += record->step.cause == STEP_FLUSH;
         break;
     default: break;
@@ -266,7 +274,7 @@ static void check_receipt(struct sim *sim, const struct message_receipt *receipt
 
 void check_told(struct sim *sim, uint32_t peer, const struct message *message)
 {
-    sim_tell(sim, "coordinator tells %u: %s", peer, message_name(message->kind));
+    (void)peer;
     if (message->kind == MESSAGE_PLACE) {
         placed(sim, &message->place.name, message->place.slot, message->place.generation);
     } else if (message->kind == MESSAGE_RECEIPT) {

@@ -1,7 +1,7 @@
 /* A sequential server: it takes the log's records one after the other and applies them to the whole
  * model, in the plainest way. What shards hold must equal what it holds, to the bit; and the
  * numbers in the records must be those of the window law, worked out here once more. */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,14 +2,17 @@
  * process, in made-up time, over made-up networks that lose, delay and break, all from one seed.
  *
  *   sim_main.c       the command line: seeds, stories, plants
+ *   sim_table.c      what was injected, per 1,000 seeds
+ *   sim_story.c      messages as lines for people
  *   sim_run.c        one seed: set up, hostile half, calm half, the end
  *   sim_settings.c   what this seed's job looks like
  *   sim_events.c     time: the heap of what will happen
- *   sim_control.c    control links: in order, lost only when they break
+ *   sim_control.c    control links: late, twice, out of order, lost when they break
  *   sim_data.c       data connections: heads, bodies that land late, torn or not at all
  *   sim_server.c     the coordinator's and the shards' shells
- *   sim_worker.c     the worker's shell and its user
- *   sim_faults.c     what goes wrong
+ *   sim_worker.c     the worker's shell
+ *   sim_user.c       its user: pulls, computes, pushes
+ *   sim_faults*.c    what goes wrong: processes, networks, servers
  *   check_order.c    what must hold of log, receipts, slots
  *   check_data.c     what must hold of floats
  *   check_end.c      what must hold when everything is quiet
@@ -58,9 +61,10 @@ enum sim_event_kind {
     SIM_HEAD,
     SIM_BODY, /* a body has moved, or its connection broke meanwhile */
     SIM_SENT,
-    SIM_END,    /* one side of a data connection learns that it is gone */
-    SIM_USER,   /* a worker's user has thought */
-    SIM_RESTART /* a worker's process starts (again) */
+    SIM_END,     /* one side of a data connection learns that it is gone */
+    SIM_USER,    /* a worker's user has thought */
+    SIM_RESTART, /* a worker's process starts (again) */
+    SIM_CUT      /* a connection over which too little came for too long breaks */
 };
 
 struct sim_event {
@@ -80,7 +84,8 @@ struct sim_connection {
     uint32_t number; /* the shard's peer */
     uint32_t worker, shard;
     bool alive, ended[2];
-    int64_t clock_ns[2]; /* per sending side: heads stay in order */
+    int64_t clock_ns[2];   /* per sending side: heads stay in order */
+    int64_t blocked_ns[2]; /* per sending side: nothing gets through before */
 };
 
 struct sim_body {
@@ -116,10 +121,12 @@ struct sim_actor {
     bool alive;
     uint32_t process;
     int64_t stopped_until_ns;
-    int64_t tick_ns;     /* of the tick that is scheduled */
-    uint32_t peer;       /* its control connection; 0: none */
-    int64_t clock_ns[2]; /* of its control link: to, from the coordinator */
-    double slowness;     /* factor on its bodies and jobs */
+    int64_t tick_ns;       /* of the tick that is scheduled */
+    int64_t skew_ns;       /* its clock is ahead of the simulator's by so much */
+    uint32_t peer;         /* its control connection; 0: none */
+    int64_t clock_ns[2];   /* of its control link: to, from the coordinator */
+    int64_t blocked_ns[2]; /* the same: nothing gets through before */
+    double slowness;       /* factor on its bodies and jobs */
 };
 
 struct sim_shard {
@@ -198,27 +205,45 @@ struct reference {
     const uint8_t *bodies[SIM_RECORDS]; /* by version */
 };
 
+/* What goes wrong, and what makes it worse. */
 #define FAULT_MAP(X)                                                                               \
-    X(control_breaks)                                                                              \
-    X(data_breaks)                                                                                 \
-    X(torn_bodies)                                                                                 \
-    X(corrupt_bodies)                                                                              \
-    X(worker_stops)                                                                                \
-    X(worker_deaths)                                                                               \
-    X(zombies)                                                                                     \
-    X(byes)                                                                                        \
-    X(shard_stops)                                                                                 \
-    X(shard_breaks)                                                                                \
-    X(repeats)                                                                                     \
-    X(old_epochs)                                                                                  \
-    X(not_finite)                                                                                  \
-    X(odd_bases)                                                                                   \
-    X(slow_bodies)                                                                                 \
-    X(tunes)
+    X(control_breaks, "control connections that break")                                            \
+    X(lost_messages, "control messages lost with their connection")                                \
+    X(duplicates, "control messages that arrive twice")                                            \
+    X(overtakes, "control messages that overtake others")                                          \
+    X(repeats, "old messages of a worker said again over another connection")                      \
+    X(delays, "messages and bodies that take 5 to 40 times as long")                               \
+    X(partitions_in, "partitions: nothing reaches the coordinator from one")                       \
+    X(partitions_out, "partitions: nothing reaches one from the coordinator")                      \
+    X(partitions_both, "partitions: both ways")                                                    \
+    X(storms, "storms: everybody's control connection breaks at once")                             \
+    X(data_breaks, "data connections that break")                                                  \
+    X(data_partitions, "data partitions, one way or both")                                         \
+    X(torn_bodies, "bodies torn by their connection's end")                                        \
+    X(corrupt_bodies, "bodies with a flipped bit")                                                 \
+    X(slow_bodies, "bodies that move 60 times slower")                                             \
+    X(worker_stops, "workers stopped for a while")                                                 \
+    X(worker_deaths, "workers killed")                                                             \
+    X(worker_restarts, "workers started again")                                                    \
+    X(twins, "another process under a worker's name; the old one goes on")                         \
+    X(byes, "workers that leave in order")                                                         \
+    X(slow_workers, "workers that become slow")                                                    \
+    X(shard_stops, "shards stopped for a while")                                                   \
+    X(shard_breaks, "shards whose control connection breaks")                                      \
+    X(slow_shards, "shards that become slow")                                                      \
+    X(clock_steps, "clocks that jump forward")                                                     \
+    X(old_epochs, "messages of an epoch that is over")                                             \
+    X(not_finite, "gradients with NaN, Inf or a huge element")                                     \
+    X(bad_moments, "gradients with NaN in their MOMENTS")                                          \
+    X(odd_bases, "gradients of a version long past or not yet made")                               \
+    X(tunes, "settings changed")                                                                   \
+    X(tiny_queues, "jobs with a queue of 1 to 3")                                                  \
+    X(tiny_rings, "jobs with a ring of 16 records")                                                \
+    X(summed_steps, "steps that wait for sums over all shards")
 
 struct sim_counts {
     uint64_t events, gradients, admitted, refused, steps, flushes, pulls, drains, records;
-#define FAULT_FIELD(name) uint64_t name;
+#define FAULT_FIELD(name, words) uint64_t name;
     FAULT_MAP(FAULT_FIELD)
 #undef FAULT_FIELD
 };
@@ -237,8 +262,11 @@ struct sim_settings {
 struct sim {
     uint64_t seed;
     bool story, failed, hostile, calm, quiet, exited;
-    const char *plant;
+    const char *plant; /* a fault for the cores, or NULL */
+    bool planted;      /* some core knew it */
     char sentence[512];
+    char check[64]; /* the function that found it */
+    uint64_t hash;  /* of everything that happened */
     sigjmp_buf leave;
     struct random random, network, faults;
     struct sim_settings settings;
@@ -283,105 +311,5 @@ struct sim {
     uint8_t *memory;
     size_t memory_used;
 };
-
-/* sim_main.c */
-_Noreturn void sim_fail(struct sim *sim, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void sim_tell(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
-uint8_t *sim_remember(struct sim *sim, const void *bytes, size_t count);
-
-/* sim_run.c */
-gradweir_status sim_open(struct sim **sim);
-void sim_close(struct sim *sim);
-bool sim_run(struct sim *sim, uint64_t seed); /* false: sentence says what was wrong */
-
-/* sim_settings.c */
-void settings_choose(struct sim *sim);
-void settings_tell(struct sim *sim);
-
-/* sim_events.c */
-void event_add(struct sim *sim, struct sim_event event);
-bool event_next(struct sim *sim, struct sim_event *event);
-int64_t event_delay(struct sim *sim, double factor);
-bool chance(struct random *random, double p);
-double between(struct random *random, double low, double high);
-
-/* sim_control.c */
-static inline uint32_t actor_shard(uint32_t shard)
-{
-    return 1 + shard;
-}
-static inline uint32_t actor_worker(uint32_t worker)
-{
-    return 1 + SIM_SHARDS + worker;
-}
-void control_start(struct sim *sim);
-void control_up(struct sim *sim, uint32_t actor);
-void control_break(struct sim *sim, uint32_t actor, bool tell);
-void control_to_coordinator(struct sim *sim, uint32_t actor, const struct message *message);
-void control_to_peer(struct sim *sim, uint32_t peer, const struct message *message);
-void control_arrives(struct sim *sim, const struct sim_event *event);
-void control_release(struct sim *sim, uint32_t message);
-uint32_t control_copy(struct sim *sim, const struct message *message);
-
-/* sim_data.c */
-void data_connect(struct sim *sim, uint32_t worker, uint32_t shard);
-void data_break(struct sim *sim, uint32_t connection);
-void data_break_all(struct sim *sim, uint32_t worker);
-void data_send(struct sim *sim, const struct sim_body *body);
-void data_take(struct sim *sim, uint64_t offer, uint64_t target, uint64_t token);
-void data_refuse(struct sim *sim, uint64_t offer);
-void data_event(struct sim *sim, const struct sim_event *event);
-struct sim_connection *data_connection(struct sim *sim, uint32_t number);
-
-/* sim_server.c */
-void server_start(struct sim *sim);
-void server_stop(struct sim *sim);
-void server_enlist(struct sim *sim, uint32_t shard);
-void server_order(struct sim *sim, const struct order_event *event);
-void server_shard(struct sim *sim, uint32_t shard, const struct shard_event *event);
-void server_shard_message(struct sim *sim, uint32_t shard, const struct message *message);
-void server_job(struct sim *sim, const struct sim_event *event);
-void server_wake(struct sim *sim, uint32_t actor, int64_t at_ns);
-
-/* sim_worker.c */
-void worker_start(struct sim *sim, uint32_t worker);
-void worker_step(struct sim *sim, uint32_t worker, struct session_event event);
-void worker_message(struct sim *sim, uint32_t worker, const struct message *message);
-void worker_user(struct sim *sim, uint32_t worker);
-bool worker_lives(const struct sim *sim, uint32_t worker);
-
-/* sim_faults.c */
-void faults_next(struct sim *sim);
-void fault_kill(struct sim *sim, uint32_t worker, int64_t back_ns);
-
-/* check_order.c */
-void check_append(struct sim *sim, const struct record *record);
-void check_told(struct sim *sim, uint32_t peer, const struct message *message);
-void check_all_told(struct sim *sim, const struct message *message);
-void check_described(struct sim *sim, uint32_t worker, const struct message_describe *describe);
-void check_freed(struct sim *sim, uint32_t shard, const struct message_freed *freed, bool arrived);
-void check_shard(struct sim *sim, uint32_t shard);
-struct sim_name *check_name(struct sim *sim, const struct name *name);
-bool check_is_old(const struct sim *sim, const struct message *message);
-
-/* check_data.c */
-void check_whole_body(struct sim *sim, const struct sim_name *known, uint32_t slot);
-void check_landing(struct sim *sim, uint32_t shard, const struct sim_body *body);
-void check_reply(struct sim *sim, uint32_t shard, const struct head_parameters *head);
-void check_left(struct sim *sim, uint32_t shard, const struct sim_body *body);
-void check_pulled(struct sim *sim, uint32_t worker, uint64_t version);
-void check_stepped(struct sim *sim, uint32_t shard);
-
-/* check_end.c */
-bool check_progress(struct sim *sim, char *text, size_t size);
-bool check_quiet(struct sim *sim, char *text, size_t size);
-void check_end(struct sim *sim);
-
-/* reference.c */
-void reference_init(struct sim *sim);
-void reference_apply(struct sim *sim, const struct record *record, const struct sim_name *known);
-void reference_plan(const struct sim *sim, const struct record_step *step,
-                    struct arithmetic_plan *plan);
 
 #endif

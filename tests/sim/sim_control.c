@@ -1,10 +1,16 @@
-/* Control links. Within a connection messages arrive in order; a connection may break, and then a
- * tail of what was under way is lost. The coordinator learns of it later than the worker, who may
- * be back under a new number by then. A shard that comes back says who it is, and both sides say
- * again what may have been lost. */
-#include "tests/sim/sim.h"
+/* Control links. Within a connection messages arrive, mostly in order; a connection may break, and
+ * then a tail of what was under way is lost. The coordinator learns of it at another time than the
+ * other side, who may be back under a new number by then. A shard that comes back says who it is,
+ * and both sides say again what may have been lost.
+ *
+ * ZeroMQ keeps a connection's messages in order and delivers each once. The cores are asked for
+ * more: whatever does not open a connection, and is not a record on its way to a shard, may come
+ * twice or out of order while times are hostile. */
+#include "tests/sim/sim_calls.h"
 
 #include <string.h>
+
+enum way { TO_COORDINATOR, FROM_COORDINATOR };
 
 uint32_t control_copy(struct sim *sim, const struct message *message)
 {
@@ -34,14 +40,6 @@ void control_release(struct sim *sim, uint32_t message)
     sim->messages_free = message;
 }
 
-static int64_t arrival(struct sim *sim, int64_t *clock_ns)
-{
-    int64_t at = sim->now_ns + event_delay(sim, 1);
-    if (at <= *clock_ns)
-        at = *clock_ns + 1;
-    return *clock_ns = at;
-}
-
 void control_up(struct sim *sim, uint32_t actor)
 {
     struct sim_actor *who = &sim->actors[actor];
@@ -62,7 +60,7 @@ void control_start(struct sim *sim)
         control_up(sim, actor_shard(i));
 }
 
-void control_break(struct sim *sim, uint32_t actor, bool tell)
+void control_break(struct sim *sim, uint32_t actor, int64_t tell_ns)
 {
     struct sim_actor *who = &sim->actors[actor];
     if (who->peer == 0)
@@ -73,22 +71,71 @@ void control_break(struct sim *sim, uint32_t actor, bool tell)
     event_add(sim,
               (struct sim_event){.at_ns = peer->cut_ns + 1, .kind = SIM_LOST, .from = who->peer});
     who->peer = 0;
-    if (tell)
-        event_add(sim, (struct sim_event){.at_ns = sim->now_ns,
-                                          .kind = SIM_DOWN,
-                                          .actor = actor,
-                                          .process = who->process});
+    if (tell_ns != INT64_MAX)
+        event_add(sim,
+                  (struct sim_event){
+                      .at_ns = tell_ns, .kind = SIM_DOWN, .actor = actor, .process = who->process});
+}
+
+/* What opens a connection comes first and once; a shard's records come in the log's order. */
+static bool keeps_its_place(const struct message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_ENLIST:
+    case MESSAGE_MEMBER:
+    case MESSAGE_PAGE:
+    case MESSAGE_READY:
+    case MESSAGE_RECORD: return true;
+    default: return false;
+    }
+}
+
+static bool troubled(struct sim *sim, double p)
+{
+    return sim->hostile && chance(&sim->network, p * sim->settings.trouble);
+}
+
+static int64_t arrival(struct sim *sim, struct sim_actor *who, enum way way, bool in_place)
+{
+    int64_t at = sim->now_ns + event_delay(sim, 1);
+    if (at <= who->blocked_ns[way])
+        at = who->blocked_ns[way] + event_delay(sim, 1);
+    if (!in_place && troubled(sim, 0.03)) { /* those behind it come first */
+        sim->counts.overtakes++;
+        return at + event_delay(sim, 8);
+    }
+    if (at <= who->clock_ns[way])
+        at = who->clock_ns[way] + 1;
+    return who->clock_ns[way] = at;
+}
+
+static void send(struct sim *sim, uint32_t actor, enum way way, const struct message *message)
+{
+    struct sim_actor *who = &sim->actors[actor];
+    const bool in_place = keeps_its_place(message);
+    struct sim_event event = {.at_ns = arrival(sim, who, way, in_place),
+                              .kind = SIM_CONTROL,
+                              .from = who->peer,
+                              .what = control_copy(sim, message)};
+    if (way == FROM_COORDINATOR) {
+        event.actor = actor;
+        event.process = who->process;
+    }
+    event_add(sim, event);
+    if (in_place || !troubled(sim, 0.03))
+        return;
+    sim->counts.duplicates++;
+    event.at_ns += event_delay(sim, 6);
+    event.what = control_copy(sim, message);
+    event_add(sim, event);
 }
 
 void control_to_coordinator(struct sim *sim, uint32_t actor, const struct message *message)
 {
-    struct sim_actor *who = &sim->actors[actor];
-    if (who->peer == 0)
+    if (sim->actors[actor].peer == 0)
         return;
-    event_add(sim, (struct sim_event){.at_ns = arrival(sim, &who->clock_ns[0]),
-                                      .kind = SIM_CONTROL,
-                                      .from = who->peer,
-                                      .what = control_copy(sim, message)});
+    story_sent(sim, actor, true, message);
+    send(sim, actor, TO_COORDINATOR, message);
 }
 
 void control_to_peer(struct sim *sim, uint32_t number, const struct message *message)
@@ -98,43 +145,42 @@ void control_to_peer(struct sim *sim, uint32_t number, const struct message *mes
     if (number > sim->peers_n)
         sim_fail(sim, "the coordinator sends %s to peer %u, which never was",
                  message_name(message->kind), number);
-    const struct sim_peer *peer = &sim->peers[number];
-    struct sim_actor *who = &sim->actors[peer->actor];
-    if (who->peer != number)
-        return; /* broken, and not known yet */
-    event_add(sim, (struct sim_event){.at_ns = arrival(sim, &who->clock_ns[1]),
-                                      .kind = SIM_CONTROL,
-                                      .actor = peer->actor,
-                                      .process = peer->process,
-                                      .from = number,
-                                      .what = control_copy(sim, message)});
+    const uint32_t actor = sim->peers[number].actor;
+    story_sent(sim, actor, false, message);
+    if (sim->actors[actor].peer != number)
+        sim->counts.lost_messages++; /* broken, and not known yet */
+    else
+        send(sim, actor, FROM_COORDINATOR, message);
 }
 
 static void to_coordinator(struct sim *sim, const struct sim_event *event)
 {
     const struct sim_peer *peer = &sim->peers[event->from];
     const struct message *message = &sim->messages[event->what].message;
-    if (peer->lost || event->at_ns > peer->cut_ns)
+    if (peer->lost || event->at_ns > peer->cut_ns) {
+        sim->counts.lost_messages++;
         return;
+    }
     if (peer->actor > 0 && peer->actor <= SIM_SHARDS && message->kind == MESSAGE_FREED)
         check_freed(sim, peer->actor - 1, &message->freed, true);
-    sim_tell(sim, "coordinator hears %s from %u", message_name(message->kind), event->from);
-    server_order(sim, &(struct order_event){.kind = ORDER_MESSAGE,
-                                            .now_ns = sim->now_ns,
-                                            .peer = event->from,
-                                            .message = message});
+    story_heard(sim, peer->actor, true, message);
+    server_order(
+        sim, &(struct order_event){.kind = ORDER_MESSAGE, .peer = event->from, .message = message});
 }
 
 void control_arrives(struct sim *sim, const struct sim_event *event)
 {
     const struct message *message = &sim->messages[event->what].message;
-    if (event->actor == 0)
+    if (event->actor == 0) {
         to_coordinator(sim, event);
-    else if (sim->actors[event->actor].peer != event->from)
-        ; /* lost with its connection */
-    else if (event->actor <= SIM_SHARDS)
-        server_shard_message(sim, event->actor - 1, message);
-    else
-        worker_message(sim, event->actor - 1 - SIM_SHARDS, message);
+    } else if (sim->actors[event->actor].peer != event->from) {
+        sim->counts.lost_messages++;
+    } else {
+        story_heard(sim, event->actor, false, message);
+        if (event->actor <= SIM_SHARDS)
+            server_shard_message(sim, event->actor - 1, message);
+        else
+            worker_message(sim, event->actor - 1 - SIM_SHARDS, message);
+    }
     control_release(sim, event->what);
 }

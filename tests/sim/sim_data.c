@@ -1,7 +1,7 @@
 /* Data connections. Heads of one direction arrive in order; a body moves after it was taken, later,
  * and is copied only then, so that memory that was given up too early shows. A connection that
  * breaks gives every token back to both sides before it says that it is gone. */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 #include "common/checksum.h"
 
@@ -98,6 +98,9 @@ static void body_event(struct sim *sim, const struct sim_body *body, enum sim_ev
         at += event_delay(sim, 60);
         sim->counts.slow_bodies++;
     }
+    const enum sim_side sender = kind == SIM_SENT ? other(body->from) : body->from;
+    if (at <= connection->blocked_ns[sender])
+        at = connection->blocked_ns[sender] + event_delay(sim, 1);
     if (kind == SIM_HEAD) {
         int64_t *clock_ns = &data_connection(sim, body->connection)->clock_ns[body->from];
         at = at <= *clock_ns ? *clock_ns + 1 : at;
@@ -128,6 +131,7 @@ void data_send(struct sim *sim, const struct sim_body *given)
     *body = *given;
     body->used = true;
     body->returned = body->sender_token == UINT64_MAX;
+    story_head(sim, connection, body, false);
     if (connection->alive)
         body_event(sim, body, SIM_HEAD, other(body->from));
 }
@@ -162,7 +166,6 @@ static void deliver(struct sim *sim, const struct sim_body *body, enum sim_side 
                     struct shard_event event)
 {
     const struct sim_connection *connection = data_connection(sim, body->connection);
-    event.now_ns = sim->now_ns;
     event.peer = connection->number;
     event.length = body->length;
     event.offer = (uint64_t)(body - sim->bodies) + 1;
@@ -215,6 +218,7 @@ static void head_arrives(struct sim *sim, struct sim_body *body, enum sim_side s
         return;
     const struct head_any head = body->head; /* borrowed for the step */
     body->offered = true;
+    story_head(sim, connection, body, true);
     if (body->length == 0) {
         body->landed = true;
         if (!body->returned)
@@ -300,9 +304,8 @@ static void side_ends(struct sim *sim, uint32_t number, enum sim_side side)
         ;
     connection->ended[side] = true;
     if (side == SIDE_SHARD) {
-        server_shard(
-            sim, connection->shard,
-            &(struct shard_event){.kind = SHARD_PEER_LOST, .now_ns = sim->now_ns, .peer = number});
+        server_shard(sim, connection->shard,
+                     &(struct shard_event){.kind = SHARD_PEER_LOST, .peer = number});
         return;
     }
     if (sim->workers[connection->worker].connections[connection->shard] == number)

@@ -1,5 +1,5 @@
 /* Made-up time: a heap of what will happen, ordered by time and then by when it was decided. */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 static bool earlier(const struct sim_event *a, const struct sim_event *b)
 {
@@ -52,7 +52,8 @@ bool event_next(struct sim *sim, struct sim_event *event)
     while (sim->heap_n > 0) {
         *event = pop(sim);
         const struct sim_actor *actor = &sim->actors[event->actor];
-        if (event->kind == SIM_BODY || event->at_ns >= actor->stopped_until_ns)
+        if (event->kind == SIM_BODY || event->kind == SIM_CUT ||
+            event->at_ns >= actor->stopped_until_ns)
             return true;
         event->at_ns = actor->stopped_until_ns;
         push(sim, event);
@@ -75,7 +76,9 @@ int64_t event_delay(struct sim *sim, double factor)
 {
     const struct sim_settings *settings = &sim->settings;
     double ns = (double)settings->delay_ns * between(&sim->network, 0.2, 1.8) * factor;
-    if (sim->hostile && chance(&sim->network, 0.03 * settings->trouble))
+    if (sim->hostile && chance(&sim->network, 0.03 * settings->trouble)) {
+        sim->counts.delays++;
         ns *= between(&sim->network, 5, 40);
+    }
     return 1 + (int64_t)ns;
 }

@@ -1,5 +1,5 @@
 /* gradweir-sim: runs seeds, tells one seed's story, or shows that planted faults are found. */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 #include "common/clock.h"
 
@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 static const char *const plants[] = {
-    "admit-partial", "early-receipt",    "no-dedupe",   "refusal-unlogged", "zombie-incarnation",
-    "flush-off",     "generation-reuse", "lease-off",   "retire-early",     "weight-twice",
-    "stale-record",  "pin-ignored",      "whole-early", "checksum-ignored", "torn-step",
-    "order-swapped", "moments-twice"};
+    "admit-partial",      "early-receipt",       "no-dedupe",        "refusal-unlogged",
+    "zombie-incarnation", "flush-off",           "generation-reuse", "lease-off",
+    "retire-early",       "weight-twice",        "stale-record",     "pin-ignored",
+    "whole-early",        "checksum-ignored",    "torn-step",        "order-swapped",
+    "moments-twice",      "other-bytes-on-retry"};
 
 enum { PLANT_SEEDS = 2000 };
 
@@ -29,67 +30,72 @@ static void aborted(int number)
 
 static void print_failure(const struct sim *sim)
 {
-    printf("seed %llu fails at %.3f ms: %s\n", (unsigned long long)sim->seed,
-           (double)sim->now_ns / 1e6, sim->sentence[0] ? sim->sentence : "a core's ASSERT fails");
+    printf("seed %llu fails at %.3f ms in %s: %s\n", (unsigned long long)sim->seed,
+           (double)sim->now_ns / 1e6, sim->check[0] ? sim->check : "a core",
+           sim->sentence[0] ? sim->sentence : "its ASSERT fails");
     printf("  again, as a story: gradweir-sim --seed %llu -v\n", (unsigned long long)sim->seed);
-}
-
-static void print_counts(const struct sim_counts *counts)
-{
-    printf("events %llu, gradients %llu, admitted %llu, refused %llu, records %llu, steps %llu, "
-           "flushes %llu, drains %llu, pulls %llu\ninjected:",
-           (unsigned long long)counts->events, (unsigned long long)counts->gradients,
-           (unsigned long long)counts->admitted, (unsigned long long)counts->refused,
-           (unsigned long long)counts->records, (unsigned long long)counts->steps,
-           (unsigned long long)counts->flushes, (unsigned long long)counts->drains,
-           (unsigned long long)counts->pulls);
-#define PRINT_FAULT(name) printf(" " #name " %llu", (unsigned long long)counts->name);
-    FAULT_MAP(PRINT_FAULT)
-#undef PRINT_FAULT
-    putchar('\n');
 }
 
 static int run_seeds(struct sim *sim, uint64_t first, uint64_t last)
 {
     const int64_t begin_ns = clock_now_ns();
-    for (uint64_t seed = first; seed <= last; seed++)
+    uint64_t hash = 0;
+    for (uint64_t seed = first; seed <= last; seed++) {
         if (!sim_run(sim, seed)) {
             print_failure(sim);
             return 1;
         }
+        hash = (hash ^ sim->hash) * 0x9e3779b97f4a7c15;
+    }
     const double seconds = (double)(clock_now_ns() - begin_ns) / 1e9;
-    printf("seeds %llu..%llu pass: %.0f seeds/s\n", (unsigned long long)first,
-           (unsigned long long)last, (double)(last - first + 1) / (seconds > 0 ? seconds : 1));
-    print_counts(&sim->counts);
+    printf("seeds %llu..%llu pass, hash %016llx\n", (unsigned long long)first,
+           (unsigned long long)last, (unsigned long long)hash);
+    table_print(&sim->counts, last - first + 1, seconds > 0 ? seconds : 1);
     return 0;
 }
 
-/* The first seed that finds the plant, or 0. */
+/* The first seed that finds the plant, or 0. A seed that fails without it too finds nothing. */
 static uint64_t find_plant(struct sim *sim, const char *name)
 {
-    sim->plant = name;
-    for (uint64_t seed = 1; seed <= PLANT_SEEDS; seed++)
+    sim->planted = false;
+    for (uint64_t seed = 1; seed <= PLANT_SEEDS; seed++) {
+        sim->plant = NULL;
+        if (!sim_run(sim, seed))
+            continue;
+        sim->plant = name;
         if (!sim_run(sim, seed))
             return seed;
+    }
     return 0;
+}
+
+static bool plant_and_tell(struct sim *sim, const char *name)
+{
+    const uint64_t seed = find_plant(sim, name);
+    if (!sim->planted)
+        printf("%-20s NO CORE KNOWS IT\n", name);
+    else if (seed)
+        printf("%-20s seed %4llu  %-18s %s\n", name, (unsigned long long)seed,
+               sim->check[0] ? sim->check : "ASSERT",
+               sim->sentence[0] ? sim->sentence : "a core finds its own mistake");
+    else
+        printf("%-20s NOT FOUND in %d seeds\n", name, PLANT_SEEDS);
+    fflush(stdout);
+    return seed != 0 && sim->planted;
 }
 
 static int run_plants(struct sim *sim, const char *wanted)
 {
     int missed = 0, known = 0;
+    const bool list = strcmp(wanted, "list") == 0;
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++) {
-        if (strcmp(wanted, "all") != 0 && strcmp(wanted, plants[i]) != 0)
+        if (!list && strcmp(wanted, "all") != 0 && strcmp(wanted, plants[i]) != 0)
             continue;
         known++;
-        sim->sentence[0] = 0;
-        const uint64_t seed = find_plant(sim, plants[i]);
-        missed += seed == 0;
-        if (seed)
-            printf("%-20s seed %4llu  %s\n", plants[i], (unsigned long long)seed,
-                   sim->sentence[0] ? sim->sentence : "a core's ASSERT fails");
+        if (list)
+            puts(plants[i]);
         else
-            printf("%-20s NOT FOUND in %d seeds\n", plants[i], PLANT_SEEDS);
-        fflush(stdout);
+            missed += !plant_and_tell(sim, plants[i]);
     }
     if (!known)
         fprintf(stderr, "there is no plant called %s\n", wanted);
@@ -98,8 +104,9 @@ static int run_plants(struct sim *sim, const char *wanted)
 
 static int usage(void)
 {
-    fputs("usage: gradweir-sim --seeds A..B | --seed N [-v] [--plant NAME] | --plant NAME|all\n",
-          stderr);
+    fputs(
+        "usage: gradweir-sim --seeds A..B | --seed N [-v] [--plant NAME] | --plant NAME|all|list\n",
+        stderr);
     return 2;
 }
 

@@ -1,6 +1,6 @@
 /* One seed: a hostile half, a calm half in which everybody must get on, an end when all is quiet.
  */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,10 +9,8 @@
 
 static const int64_t CALM_MAX = 20 * SECOND;
 
-void sim_tell(struct sim *sim, const char *format, ...)
+void sim_tell_line(struct sim *sim, const char *format, ...)
 {
-    if (!sim->story)
-        return;
     va_list arguments;
     va_start(arguments, format);
     printf("%10.3f ms  ", (double)sim->now_ns / 1e6);
@@ -21,8 +19,9 @@ void sim_tell(struct sim *sim, const char *format, ...)
     va_end(arguments);
 }
 
-_Noreturn void sim_fail(struct sim *sim, const char *format, ...)
+_Noreturn void sim_fail_at(struct sim *sim, const char *check, const char *format, ...)
 {
+    snprintf(sim->check, sizeof sim->check, "%s", check);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(sim->sentence, sizeof sim->sentence, format, arguments);
@@ -100,6 +99,8 @@ void sim_close(struct sim *sim)
 static void reset(struct sim *sim, uint64_t seed)
 {
     sim->seed = seed;
+    sim->hash = 0;
+    sim->sentence[0] = sim->check[0] = 0;
     sim->failed = sim->calm = sim->quiet = sim->exited = false;
     sim->hostile = true;
     sim->now_ns = MS;
@@ -139,6 +140,8 @@ static void start(struct sim *sim)
     reference_init(sim);
     for (uint32_t i = 0; i <= SIM_SHARDS; i++)
         sim->actors[i].alive = true;
+    for (uint32_t i = 0; i < SIM_ACTORS; i++)
+        sim->actors[i].skew_ns = (int64_t)random_below(&sim->random, 1000000000);
     for (uint32_t i = 0; i < SIM_SHARDS + SIM_WORKERS; i++)
         if (chance(&sim->random, 0.15))
             sim->actors[1 + i].slowness = between(&sim->random, 2, 10);
@@ -155,7 +158,7 @@ static void tick(struct sim *sim, const struct sim_event *event)
     if (sim->actors[actor].tick_ns > event->at_ns)
         return;
     if (actor == 0)
-        server_order(sim, &(struct order_event){.kind = ORDER_TICK, .now_ns = sim->now_ns});
+        server_order(sim, &(struct order_event){.kind = ORDER_TICK});
     else if (actor <= SIM_SHARDS)
         server_shard(sim, actor - 1,
                      &(struct shard_event){.kind = SHARD_TICK, .now_ns = sim->now_ns});
@@ -163,8 +166,24 @@ static void tick(struct sim *sim, const struct sim_event *event)
         worker_step(sim, actor - 1 - SIM_SHARDS, (struct session_event){.kind = SESSION_TICK});
 }
 
-static void shard_up(struct sim *sim, uint32_t actor)
+/* Nobody connects through a partition. */
+static bool is_cut_off(struct sim *sim, const struct sim_event *event)
 {
+    const int64_t *blocked_ns = sim->actors[event->actor].blocked_ns;
+    const int64_t heal_ns = blocked_ns[0] > blocked_ns[1] ? blocked_ns[0] : blocked_ns[1];
+    if (heal_ns <= sim->now_ns)
+        return false;
+    struct sim_event later = *event;
+    later.at_ns = heal_ns + event_delay(sim, 2);
+    event_add(sim, later);
+    return true;
+}
+
+static void shard_up(struct sim *sim, const struct sim_event *event)
+{
+    const uint32_t actor = event->actor;
+    if (sim->actors[actor].peer != 0 || is_cut_off(sim, event))
+        return;
     control_up(sim, actor);
     server_enlist(sim, actor - 1);
 }
@@ -174,12 +193,16 @@ static void worker_event(struct sim *sim, const struct sim_event *event)
     const uint32_t worker = event->actor - 1 - SIM_SHARDS;
     switch (event->kind) {
     case SIM_UP:
-        if (sim->actors[event->actor].peer != 0 || !sim->actors[event->actor].alive)
+        if (sim->actors[event->actor].peer != 0 || !sim->actors[event->actor].alive ||
+            is_cut_off(sim, event))
             break;
         control_up(sim, event->actor);
         worker_step(sim, worker, (struct session_event){.kind = SESSION_UP});
         break;
-    case SIM_DOWN: worker_step(sim, worker, (struct session_event){.kind = SESSION_DOWN}); break;
+    case SIM_DOWN:
+        if (sim->actors[event->actor].peer == 0)
+            worker_step(sim, worker, (struct session_event){.kind = SESSION_DOWN});
+        break;
     case SIM_USER: worker_user(sim, worker); break;
     default: worker_start(sim, worker); break;
     }
@@ -188,15 +211,17 @@ static void worker_event(struct sim *sim, const struct sim_event *event)
 static void lost(struct sim *sim, uint32_t peer)
 {
     sim->peers[peer].lost = true;
-    sim_tell(sim, "coordinator loses peer %u", peer);
-    server_order(sim,
-                 &(struct order_event){.kind = ORDER_LOST, .now_ns = sim->now_ns, .peer = peer});
+    sim_tell(sim, "coordinator loses peer %u, %s", peer, story_actor(sim, sim->peers[peer].actor));
+    server_order(sim, &(struct order_event){.kind = ORDER_LOST, .peer = peer});
 }
 
 static void handle(struct sim *sim, const struct sim_event *event)
 {
     sim->now_ns = event->at_ns;
     sim->counts.events++;
+    sim->hash = (sim->hash ^ (uint64_t)event->at_ns ^ (uint64_t)event->kind << 56 ^
+                 (uint64_t)event->actor << 48 ^ (uint64_t)event->what << 24 ^ event->from) *
+                0x9e3779b97f4a7c15;
     const bool shared = event->actor > SIM_SHARDS;
     if (shared && event->process != sim->actors[event->actor].process && event->kind != SIM_BODY) {
         if (event->kind == SIM_CONTROL)
@@ -207,6 +232,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
     case SIM_CONTROL: control_arrives(sim, event); break;
     case SIM_LOST: lost(sim, event->from); break;
     case SIM_TICK: tick(sim, event); break;
+    case SIM_CUT: fault_cut(sim, event); break;
     case SIM_JOB: server_job(sim, event); break;
     case SIM_UP:
     case SIM_DOWN:
@@ -215,7 +241,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
         if (shared)
             worker_event(sim, event);
         else
-            shard_up(sim, event->actor);
+            shard_up(sim, event);
         break;
     default: data_event(sim, event); break;
     }
@@ -231,8 +257,7 @@ static void calm_down(struct sim *sim)
     sim->calm_version = sim->reference->version;
     for (uint32_t i = 0; i < SIM_WORKERS; i++)
         sim->workers[i].verdicts = sim->workers[i].pulls = 0;
-    for (uint32_t i = 0; i < SIM_ACTORS; i++)
-        sim->actors[i].slowness = 1;
+    faults_end(sim);
 }
 
 /* In mode sync the others wait for one of each: who has nothing to say any more leaves. */
@@ -254,7 +279,7 @@ static void fall_quiet(struct sim *sim)
     if (!sim->settings.drain)
         return;
     sim->counts.drains++;
-    server_order(sim, &(struct order_event){.kind = ORDER_DRAIN, .now_ns = sim->now_ns});
+    server_order(sim, &(struct order_event){.kind = ORDER_DRAIN});
 }
 
 /* Runs until the end is reached or must have been reached. */

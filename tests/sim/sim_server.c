@@ -1,6 +1,6 @@
 /* The coordinator's and the shards' shells: carry out what the cores want, and look at each action
  * on the way. A shard's device takes its time and reads memory only when it is done. */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 #include "common/checksum.h"
 #include "common/wire.h"
@@ -9,11 +9,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* One tick is under way per actor: the earliest that was wanted. */
+/* One tick is under way per actor: the earliest that was wanted, by its own clock. */
 void server_wake(struct sim *sim, uint32_t index, int64_t at_ns)
 {
     struct sim_actor *actor = &sim->actors[index];
-    if (at_ns == INT64_MAX || (actor->tick_ns > sim->now_ns && actor->tick_ns <= at_ns))
+    if (at_ns == INT64_MAX)
+        return;
+    at_ns -= actor->skew_ns;
+    if (actor->tick_ns > sim->now_ns && actor->tick_ns <= at_ns)
         return;
     actor->tick_ns = at_ns <= sim->now_ns ? sim->now_ns + 1 : at_ns;
     event_add(sim, (struct sim_event){.at_ns = actor->tick_ns,
@@ -63,10 +66,13 @@ static void carry_out(struct sim *sim, const struct order_action *action)
     }
 }
 
-void server_order(struct sim *sim, const struct order_event *event)
+void server_order(struct sim *sim, const struct order_event *given)
 {
     struct order_figures before, after;
+    struct order_event own = *given;
+    const struct order_event *event = &own;
     const bool old = event->kind == ORDER_MESSAGE && check_is_old(sim, event->message);
+    own.now_ns = sim->now_ns + sim->actors[0].skew_ns;
     if (old)
         order_figures(sim->order, &before);
     order_step(sim->order, event, &sim->order_actions);
@@ -79,7 +85,7 @@ void server_order(struct sim *sim, const struct order_event *event)
     for (uint32_t i = 0; i < sim->order_actions.count; i++)
         carry_out(sim, &sim->order_actions.items[i]);
     const int64_t next = order_next(sim->order);
-    if (event->kind == ORDER_TICK && next <= sim->now_ns)
+    if (event->kind == ORDER_TICK && next <= own.now_ns)
         sim_fail(sim, "the coordinator's loop spins: its next tick is due in the past");
     server_wake(sim, 0, next);
 }
@@ -125,8 +131,7 @@ void server_job(struct sim *sim, const struct sim_event *event)
 {
     struct sim_job *job = &sim->jobs[event->what];
     struct shard *shard = sim->shards[job->shard].shard;
-    struct shard_event done = {
-        .kind = SHARD_DONE, .now_ns = sim->now_ns, .token = job->token, .not_finite = UINT64_MAX};
+    struct shard_event done = {.kind = SHARD_DONE, .token = job->token, .not_finite = UINT64_MAX};
     struct arithmetic_work work;
     if (job->kind == SHARD_SCAN) {
         scan(job, shard_address(shard, job->offset), &done);
@@ -192,12 +197,14 @@ void server_shard(struct sim *sim, uint32_t index, const struct shard_event *eve
     struct sim_shard *shard = &sim->shards[index];
     if (!shard->shard)
         return;
-    shard_step(shard->shard, event, &shard->actions);
+    struct shard_event own = *event;
+    own.now_ns = sim->now_ns + sim->actors[actor_shard(index)].skew_ns;
+    shard_step(shard->shard, &own, &shard->actions);
     for (uint32_t i = 0; i < shard->actions.count; i++)
         act(sim, index, &shard->actions.items[i]);
     check_shard(sim, index);
     const int64_t next = shard_next(shard->shard);
-    if (event->kind == SHARD_TICK && next <= sim->now_ns)
+    if (event->kind == SHARD_TICK && next <= own.now_ns)
         sim_fail(sim, "shard %u's loop spins: its next tick is due in the past", index);
     server_wake(sim, actor_shard(index), next);
 }
@@ -233,24 +240,21 @@ static void make_shard(struct sim *sim, uint32_t index)
     shard->shard = arena;
     if (shard_init(arena, shard->bytes, sim->model, &settings->order.law, &options) != GRADWEIR_OK)
         sim_fail(sim, "shard %u: %s", index, fail_reason());
-    if (sim->plant)
-        shard_plant(shard->shard, sim->plant);
+    if (sim->plant && shard_plant(shard->shard, sim->plant))
+        sim->planted = true;
     if (shard_actions_max(shard->shard) > shard->actions.max)
         sim_fail(sim, "the simulator has too few shard actions");
     say_ready(sim, index);
-    server_wake(sim, actor_shard(index), sim->now_ns + MS);
+    server_wake(sim, actor_shard(index), 0);
 }
 
 void server_shard_message(struct sim *sim, uint32_t index, const struct message *message)
 {
     struct sim_shard *shard = &sim->shards[index];
-    sim_tell(sim, "shard %u hears %s", index, message_name(message->kind));
     if (shard->shard && message->kind == MESSAGE_MEMBER)
         say_ready(sim, index); /* a new connection */
     if (shard->shard)
-        server_shard(sim, index,
-                     &(struct shard_event){
-                         .kind = SHARD_MESSAGE, .now_ns = sim->now_ns, .message = message});
+        server_shard(sim, index, &(struct shard_event){.kind = SHARD_MESSAGE, .message = message});
     else if (message->kind == MESSAGE_MEMBER)
         shard->member = message->member;
     else if (message->kind == MESSAGE_PAGE)
@@ -280,8 +284,8 @@ void server_start(struct sim *sim)
 {
     if (order_new(&sim->settings.order, &sim->order) != GRADWEIR_OK)
         sim_fail(sim, "the coordinator: %s", fail_reason());
-    if (sim->plant)
-        order_plant(sim->order, sim->plant);
+    if (sim->plant && order_plant(sim->order, sim->plant))
+        sim->planted = true;
     if (order_actions_max(&sim->settings.order) > sim->order_actions.max)
         sim_fail(sim, "the simulator has too few coordinator actions");
     control_start(sim);

@@ -1,5 +1,5 @@
 /* What a seed's job looks like: sizes, law, optimizer, patience, how hostile its first half is. */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_calls.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static void choose_times(struct sim *sim)
     struct order_options *order = &settings->order;
     settings->delay_ns = (int64_t)between(&sim->random, 20e3, 150e3);
     settings->think_ns = (int64_t)between(&sim->random, 100e3, 2e6);
-    settings->hostile_ns = (int64_t)between(&sim->random, 4e6, 25e6);
+    settings->hostile_ns = (int64_t)between(&sim->random, 15e6, 220e6);
     settings->pull_patience_ns = (int64_t)between(&sim->random, 3e6, 15e6);
     settings->resend_ns = (int64_t)between(&sim->random, 3e6, 10e6);
     settings->retry_ns = (int64_t)between(&sim->random, 0.1e6, 1e6);
@@ -122,7 +122,7 @@ void settings_choose(struct sim *sim)
                                     .seed = sim->seed,
                                     .shards = settings->shards,
                                     .workers_max = SIM_WORKERS,
-                                    .queue = chance(&sim->random, 0.4) ? pick(sim, 1, 3) : 16,
+                                    .queue = chance(&sim->random, 0.5) ? pick(sim, 1, 3) : 16,
                                     .overflow_reject = chance(&sim->random, 0.15),
                                     .sync = chance(&sim->random, 0.12),
                                     .outstanding_max = 2,
@@ -142,6 +142,8 @@ void settings_choose(struct sim *sim)
     const uint64_t parts = settings->shards * pick(sim, 1, 3);
     order->chunk_bytes = (sim->body_bytes / parts / 4 + 16) * 4;
     choose_times(sim);
+    sim->counts.tiny_queues += order->queue <= 3;
+    sim->counts.tiny_rings += order->ring == 16;
 }
 
 void settings_tell(struct sim *sim)

@@ -1,11 +1,9 @@
-/* A worker: the session core's shell, and a user who pulls, computes, pushes, and goes on. */
-#include "tests/sim/sim.h"
+/* A worker: the session core's shell. */
+#include "tests/sim/sim_calls.h"
 
 #include "common/checksum.h"
 #include "common/wire.h"
 
-#include <float.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +14,7 @@ bool worker_lives(const struct sim *sim, uint32_t index)
            !worker->out;
 }
 
-static void think(struct sim *sim, uint32_t index, double factor)
+void worker_think(struct sim *sim, uint32_t index, double factor)
 {
     const double ns = (double)sim->settings.think_ns * between(&sim->random, 0.2, 1.8) * factor;
     event_add(sim, (struct sim_event){.at_ns = sim->now_ns + 1 + (int64_t)ns,
@@ -69,7 +67,7 @@ static void verdict(struct sim *sim, uint32_t index, const struct session_action
     worker->verdicts += receipt->verdict != VERDICT_NONE;
     if (worker->phase == USER_WAITING) {
         worker->phase = USER_IDLE;
-        think(sim, index, receipt->verdict == VERDICT_QUEUE_FULL ? 2 : 0.1);
+        worker_think(sim, index, receipt->verdict == VERDICT_QUEUE_FULL ? 2 : 0.1);
     }
 }
 
@@ -85,7 +83,7 @@ static void restart_later(struct sim *sim, uint32_t index)
 static void exit_process(struct sim *sim, uint32_t index)
 {
     sim->actors[actor_worker(index)].alive = false;
-    control_break(sim, actor_worker(index), false);
+    control_break(sim, actor_worker(index), INT64_MAX);
     data_break_all(sim, index);
 }
 
@@ -118,7 +116,7 @@ static void pulled(struct sim *sim, uint32_t index, uint64_t version)
     worker->pulled_once = true;
     worker->pulls++;
     worker->phase = USER_COMPUTING;
-    think(sim, index, 1);
+    worker_think(sim, index, 1);
 }
 
 static void carry_out(struct sim *sim, uint32_t index, const struct session_action *action)
@@ -154,14 +152,14 @@ void worker_step(struct sim *sim, uint32_t index, struct session_event event)
     struct sim_worker *worker = &sim->workers[index];
     if (!sim->actors[actor_worker(index)].alive || worker->out)
         return;
-    event.now_ns = sim->now_ns;
+    event.now_ns = sim->now_ns + sim->actors[actor_worker(index)].skew_ns;
     session_step(&worker->session, &event, &sim->session_actions);
     /* None of these calls steps a session at once, so the actions stay. */
     for (uint32_t i = 0; i < sim->session_actions.count; i++)
         if (sim->actors[actor_worker(index)].alive)
             carry_out(sim, index, &sim->session_actions.items[i]);
     const int64_t next = session_next(&worker->session);
-    if (event.kind == SESSION_TICK && next <= sim->now_ns)
+    if (event.kind == SESSION_TICK && next <= event.now_ns)
         sim_fail(sim, "worker %u's loop spins: its next tick is due in the past", index);
     server_wake(sim, actor_worker(index), next);
 }
@@ -169,7 +167,6 @@ void worker_step(struct sim *sim, uint32_t index, struct session_event event)
 /* WANT is the shell's to answer; the rest is the core's. */
 void worker_message(struct sim *sim, uint32_t index, const struct message *message)
 {
-    sim_tell(sim, "worker %u hears %s", index, message_name(message->kind));
     if (message->kind != MESSAGE_WANT) {
         worker_step(sim, index,
                     (struct session_event){.kind = SESSION_MESSAGE, .message = message});
@@ -178,127 +175,6 @@ void worker_message(struct sim *sim, uint32_t index, const struct message *messa
     struct message page = {.kind = MESSAGE_PAGE, .epoch = 1, .timeline = 1};
     content_page(CONTENT_LAYOUT, sim->layout, sim->layout_bytes, 0, &page.page);
     control_to_coordinator(sim, actor_worker(index), &page);
-}
-
-/* The user. */
-
-static double fill_parameters(struct sim *sim, float *floats, uint64_t bits)
-{
-    double squares = 0;
-    for (uint64_t i = 0; i < sim->model->elements; i++) {
-        bits = bits * 6364136223846793005u + 1442695040888963407u;
-        const int32_t whole = (int32_t)(bits >> 33) - (1 << 30);
-        floats[i] = (float)whole * 0x1p-30f;
-        if ((bits >> 58) == 0)
-            floats[i] = (bits >> 50 & 1) ? -0.0f : 1e-41f; /* negative zero, a subnormal */
-        squares += (double)floats[i] * (double)floats[i];
-    }
-    return squares;
-}
-
-static void fill_moments(struct sim *sim, uint8_t *tail)
-{
-    for (uint64_t i = 0; i < sim->model->moments; i++) {
-        const struct moments moments = {.count = (double)random_below(&sim->random, 20),
-                                        .mean = between(&sim->random, -1, 1),
-                                        .m2 = between(&sim->random, 0, 3)};
-        memcpy(tail + i * sizeof moments, &moments, sizeof moments);
-    }
-}
-
-static uint64_t choose_basis(struct sim *sim, uint64_t basis)
-{
-    if (!sim->hostile || !chance(&sim->random, 0.05 * sim->settings.trouble))
-        return basis;
-    sim->counts.odd_bases++;
-    if (chance(&sim->random, 0.3))
-        return basis + 1 + random_below(&sim->random, 1000);
-    return random_below(&sim->random, basis + 1);
-}
-
-static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purpose)
-{
-    struct sim_worker *worker = &sim->workers[index];
-    float floats[SIM_FLOATS];
-    double squares = fill_parameters(sim, floats, random_next(&sim->random));
-    if (sim->hostile && chance(&sim->random, 0.04 * sim->settings.trouble)) {
-        sim->counts.not_finite++;
-        floats[random_below(&sim->random, sim->model->elements)] =
-            chance(&sim->random, 0.4)                               ? NAN
-            : purpose == PURPOSE_FIRST || chance(&sim->random, 0.5) ? INFINITY
-                                                                    : FLT_MAX;
-        squares = 1;
-    }
-    uint8_t *body = worker->buffers[buffer];
-    memcpy(body, floats, sim->model->elements * sizeof(float));
-    fill_moments(sim, body + sim->model->elements * sizeof(float));
-    worker->busy[buffer] = true;
-    worker->pushes++;
-    sim->counts.gradients++;
-    const struct session_push_request request = {
-        .buffer = buffer,
-        .purpose = purpose,
-        .basis = purpose == PURPOSE_FIRST ? 0 : choose_basis(sim, worker->basis),
-        .samples = random_below(&sim->random, 100),
-        .norm = sqrt(squares),
-        .digest = checksum_hash64(0, body, sim->body_bytes)};
-    worker_step(sim, index, (struct session_event){.kind = SESSION_PUSH, .push = request});
-}
-
-static uint32_t free_buffer(const struct sim_worker *worker)
-{
-    uint32_t i = 0;
-    while (i < worker->outstanding && worker->busy[i])
-        i++;
-    return i;
-}
-
-static void pull(struct sim *sim, uint32_t index)
-{
-    struct sim_worker *worker = &sim->workers[index];
-    worker->phase = USER_PULLING;
-    worker->since_pull = 0;
-    sim->counts.pulls++;
-    worker_step(sim, index, (struct session_event){.kind = SESSION_PULL});
-}
-
-static void push_or_wait(struct sim *sim, uint32_t index, uint32_t purpose)
-{
-    struct sim_worker *worker = &sim->workers[index];
-    const uint32_t buffer = free_buffer(worker);
-    const bool room = buffer < worker->outstanding;
-    if (room) {
-        worker->phase = USER_IDLE;
-        worker->since_pull++;
-        push(sim, index, buffer, purpose);
-    }
-    if (purpose == PURPOSE_FIRST || free_buffer(worker) == worker->outstanding)
-        worker->phase = USER_WAITING;
-    else
-        think(sim, index, 0.5);
-}
-
-void worker_user(struct sim *sim, uint32_t index)
-{
-    struct sim_worker *worker = &sim->workers[index];
-    if (worker->out || sim->quiet || worker->leaving)
-        return;
-    if (!worker->session.joined) {
-        think(sim, index, 1);
-        return;
-    }
-    if (worker->phase == USER_PULLING || worker->phase == USER_WAITING)
-        return;
-    if (worker->reader) {
-        pull(sim, index);
-    } else if (!worker->session.first && !worker->pulled_once && !sim->reference->first) {
-        push_or_wait(sim, index, PURPOSE_FIRST);
-    } else if (worker->phase == USER_IDLE &&
-               (!worker->pulled_once || worker->since_pull >= sim->settings.stale_pulls)) {
-        pull(sim, index);
-    } else {
-        push_or_wait(sim, index, PURPOSE_GRADIENT);
-    }
 }
 
 /* A fresh process under the worker's identity. */
@@ -324,8 +200,10 @@ void worker_start(struct sim *sim, uint32_t index)
     for (uint32_t i = 0; i < NONCE_BYTES; i++)
         options.nonce[i] = (uint8_t)random_next(&sim->random);
     session_init(&worker->session, &options);
+    if (sim->plant && session_plant(&worker->session, sim->plant))
+        sim->planted = true;
     control_up(sim, actor_worker(index));
     sim_tell(sim, "worker %u starts as process %u", index, actor->process);
     worker_step(sim, index, (struct session_event){.kind = SESSION_UP});
-    think(sim, index, 1);
+    worker_think(sim, index, 1);
 }

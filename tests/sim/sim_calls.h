@@ -1,0 +1,137 @@
+/* What the simulator's files do for each other; the structs stand in sim.h. */
+#ifndef GRADWEIR_SIM_SIM_CALLS_H
+#define GRADWEIR_SIM_SIM_CALLS_H
+
+#include "tests/sim/sim.h"
+
+/* sim_run.c */
+_Noreturn void sim_fail_at(struct sim *sim, const char *check, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define sim_fail(sim, ...) sim_fail_at(sim, __func__, __VA_ARGS__)
+void sim_tell_line(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define sim_tell(sim, ...) ((sim)->story ? sim_tell_line(sim, __VA_ARGS__) : (void)0)
+uint8_t *sim_remember(struct sim *sim, const void *bytes, size_t count);
+gradweir_status sim_open(struct sim **sim);
+void sim_close(struct sim *sim);
+bool sim_run(struct sim *sim, uint64_t seed); /* false: sentence says what was wrong */
+
+/* sim_settings.c */
+void settings_choose(struct sim *sim);
+void settings_tell(struct sim *sim);
+
+/* sim_events.c */
+void event_add(struct sim *sim, struct sim_event event);
+bool event_next(struct sim *sim, struct sim_event *event);
+int64_t event_delay(struct sim *sim, double factor);
+bool chance(struct random *random, double p);
+double between(struct random *random, double low, double high);
+
+/* sim_control.c */
+static inline uint32_t actor_shard(uint32_t shard)
+{
+    return 1 + shard;
+}
+static inline uint32_t actor_worker(uint32_t worker)
+{
+    return 1 + SIM_SHARDS + worker;
+}
+void control_start(struct sim *sim);
+void control_up(struct sim *sim, uint32_t actor);
+void control_break(struct sim *sim, uint32_t actor, int64_t tell_ns); /* INT64_MAX: never */
+void control_to_coordinator(struct sim *sim, uint32_t actor, const struct message *message);
+void control_to_peer(struct sim *sim, uint32_t peer, const struct message *message);
+void control_arrives(struct sim *sim, const struct sim_event *event);
+void control_release(struct sim *sim, uint32_t message);
+uint32_t control_copy(struct sim *sim, const struct message *message);
+
+/* sim_data.c */
+void data_connect(struct sim *sim, uint32_t worker, uint32_t shard);
+void data_break(struct sim *sim, uint32_t connection);
+void data_break_all(struct sim *sim, uint32_t worker);
+void data_send(struct sim *sim, const struct sim_body *body);
+void data_take(struct sim *sim, uint64_t offer, uint64_t target, uint64_t token);
+void data_refuse(struct sim *sim, uint64_t offer);
+void data_event(struct sim *sim, const struct sim_event *event);
+struct sim_connection *data_connection(struct sim *sim, uint32_t number);
+
+/* sim_server.c */
+void server_start(struct sim *sim);
+void server_stop(struct sim *sim);
+void server_enlist(struct sim *sim, uint32_t shard);
+void server_order(struct sim *sim, const struct order_event *event);
+void server_shard(struct sim *sim, uint32_t shard, const struct shard_event *event);
+void server_shard_message(struct sim *sim, uint32_t shard, const struct message *message);
+void server_job(struct sim *sim, const struct sim_event *event);
+void server_wake(struct sim *sim, uint32_t actor, int64_t at_ns);
+
+/* sim_worker.c */
+void worker_start(struct sim *sim, uint32_t worker);
+void worker_step(struct sim *sim, uint32_t worker, struct session_event event);
+void worker_message(struct sim *sim, uint32_t worker, const struct message *message);
+void worker_think(struct sim *sim, uint32_t worker, double factor);
+bool worker_lives(const struct sim *sim, uint32_t worker);
+
+/* sim_user.c */
+void worker_user(struct sim *sim, uint32_t worker);
+
+/* sim_faults.c, sim_faults_network.c, sim_faults_server.c */
+void faults_next(struct sim *sim);
+void fault_kill(struct sim *sim, uint32_t worker, int64_t back_ns);
+void fault_stop(struct sim *sim, uint32_t actor, int64_t ns);
+void fault_break_control(struct sim *sim, uint32_t worker);
+void fault_break_data(struct sim *sim, uint32_t worker);
+void fault_partition(struct sim *sim, uint32_t worker);
+void fault_partition_data(struct sim *sim, uint32_t worker);
+void fault_partition_shard(struct sim *sim, uint32_t worker);
+void fault_storm(struct sim *sim, uint32_t worker);
+void fault_cut(struct sim *sim, const struct sim_event *event);
+void fault_stop_shard(struct sim *sim, uint32_t worker);
+void fault_break_shard(struct sim *sim, uint32_t worker);
+void fault_slow(struct sim *sim, uint32_t worker);
+void fault_clock(struct sim *sim, uint32_t worker);
+void fault_old_epoch(struct sim *sim, uint32_t worker);
+void fault_tune(struct sim *sim, uint32_t worker);
+void faults_end(struct sim *sim);
+
+/* sim_story.c */
+const char *story_actor(const struct sim *sim, uint32_t actor);
+void story_sent(struct sim *sim, uint32_t actor, bool to_coordinator,
+                const struct message *message);
+void story_heard(struct sim *sim, uint32_t actor, bool by_coordinator,
+                 const struct message *message);
+void story_head(struct sim *sim, const struct sim_connection *connection,
+                const struct sim_body *body, bool heard);
+
+/* sim_table.c */
+void table_print(const struct sim_counts *counts, uint64_t seeds, double seconds);
+
+/* check_order.c */
+void check_append(struct sim *sim, const struct record *record);
+void check_told(struct sim *sim, uint32_t peer, const struct message *message);
+void check_all_told(struct sim *sim, const struct message *message);
+void check_described(struct sim *sim, uint32_t worker, const struct message_describe *describe);
+void check_freed(struct sim *sim, uint32_t shard, const struct message_freed *freed, bool arrived);
+void check_shard(struct sim *sim, uint32_t shard);
+struct sim_name *check_name(struct sim *sim, const struct name *name);
+bool check_is_old(const struct sim *sim, const struct message *message);
+
+/* check_data.c */
+void check_whole_body(struct sim *sim, const struct sim_name *known, uint32_t slot);
+void check_landing(struct sim *sim, uint32_t shard, const struct sim_body *body);
+void check_reply(struct sim *sim, uint32_t shard, const struct head_parameters *head);
+void check_left(struct sim *sim, uint32_t shard, const struct sim_body *body);
+void check_pulled(struct sim *sim, uint32_t worker, uint64_t version);
+void check_stepped(struct sim *sim, uint32_t shard);
+
+/* check_end.c */
+bool check_progress(struct sim *sim, char *text, size_t size);
+bool check_quiet(struct sim *sim, char *text, size_t size);
+void check_end(struct sim *sim);
+
+/* reference.c */
+void reference_init(struct sim *sim);
+void reference_apply(struct sim *sim, const struct record *record, const struct sim_name *known);
+void reference_plan(const struct sim *sim, const struct record_step *step,
+                    struct arithmetic_plan *plan);
+
+#endif

@@ -1,0 +1,144 @@
+/* A worker's user: pulls, computes, pushes, and goes on. What it computes has corners in it:
+ * negative zeros, subnormal numbers, now and then what no gradient should hold. */
+#include "tests/sim/sim_calls.h"
+
+#include "common/checksum.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+static double fill_parameters(struct sim *sim, float *floats, uint64_t bits)
+{
+    double squares = 0;
+    for (uint64_t i = 0; i < sim->model->elements; i++) {
+        bits = bits * 6364136223846793005u + 1442695040888963407u;
+        const int32_t whole = (int32_t)(bits >> 33) - (1 << 30);
+        floats[i] = (float)whole * 0x1p-30f;
+        if ((bits >> 58) == 0)
+            floats[i] = (bits >> 50 & 1) ? -0.0f : 1e-41f; /* negative zero, a subnormal */
+        squares += (double)floats[i] * (double)floats[i];
+    }
+    return squares;
+}
+
+static void fill_moments(struct sim *sim, uint8_t *tail)
+{
+    for (uint64_t i = 0; i < sim->model->moments; i++) {
+        const struct moments moments = {.count = (double)random_below(&sim->random, 20),
+                                        .mean = between(&sim->random, -1, 1),
+                                        .m2 = between(&sim->random, 0, 3)};
+        memcpy(tail + i * sizeof moments, &moments, sizeof moments);
+    }
+}
+
+/* A count that is no number would poison all that is merged with it. */
+static void spoil_moments(struct sim *sim, uint8_t *tail)
+{
+    struct moments moments;
+    if (sim->model->moments == 0)
+        return;
+    uint8_t *where = tail + random_below(&sim->random, sim->model->moments) * sizeof moments;
+    memcpy(&moments, where, sizeof moments);
+    double *const fields[] = {&moments.count, &moments.mean, &moments.m2};
+    *fields[random_below(&sim->random, 3)] = chance(&sim->random, 0.5) ? NAN : INFINITY;
+    memcpy(where, &moments, sizeof moments);
+    sim->counts.bad_moments++;
+}
+
+static uint64_t choose_basis(struct sim *sim, uint64_t basis)
+{
+    if (!sim->hostile || !chance(&sim->random, 0.05 * sim->settings.trouble))
+        return basis;
+    sim->counts.odd_bases++;
+    if (chance(&sim->random, 0.3))
+        return basis + 1 + random_below(&sim->random, 1000);
+    return random_below(&sim->random, basis + 1);
+}
+
+static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purpose)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    float floats[SIM_FLOATS];
+    double squares = fill_parameters(sim, floats, random_next(&sim->random));
+    if (sim->hostile && chance(&sim->random, 0.06 * sim->settings.trouble)) {
+        sim->counts.not_finite++;
+        floats[random_below(&sim->random, sim->model->elements)] =
+            chance(&sim->random, 0.4)                               ? NAN
+            : purpose == PURPOSE_FIRST || chance(&sim->random, 0.5) ? INFINITY
+                                                                    : FLT_MAX;
+        squares = 1;
+    }
+    uint8_t *body = worker->buffers[buffer];
+    memcpy(body, floats, sim->model->elements * sizeof(float));
+    fill_moments(sim, body + sim->model->elements * sizeof(float));
+    if (sim->hostile && chance(&sim->random, 0.02 * sim->settings.trouble))
+        spoil_moments(sim, body + sim->model->elements * sizeof(float));
+    worker->busy[buffer] = true;
+    worker->pushes++;
+    sim->counts.gradients++;
+    const struct session_push_request request = {
+        .buffer = buffer,
+        .purpose = purpose,
+        .basis = purpose == PURPOSE_FIRST ? 0 : choose_basis(sim, worker->basis),
+        .samples = random_below(&sim->random, 100),
+        .norm = sqrt(squares),
+        .digest = checksum_hash64(0, body, sim->body_bytes)};
+    worker_step(sim, index, (struct session_event){.kind = SESSION_PUSH, .push = request});
+}
+
+static uint32_t free_buffer(const struct sim_worker *worker)
+{
+    uint32_t i = 0;
+    while (i < worker->outstanding && worker->busy[i])
+        i++;
+    return i;
+}
+
+static void pull(struct sim *sim, uint32_t index)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    worker->phase = USER_PULLING;
+    worker->since_pull = 0;
+    sim->counts.pulls++;
+    worker_step(sim, index, (struct session_event){.kind = SESSION_PULL});
+}
+
+static void push_or_wait(struct sim *sim, uint32_t index, uint32_t purpose)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    const uint32_t buffer = free_buffer(worker);
+    const bool room = buffer < worker->outstanding;
+    if (room) {
+        worker->phase = USER_IDLE;
+        worker->since_pull++;
+        push(sim, index, buffer, purpose);
+    }
+    if (purpose == PURPOSE_FIRST || free_buffer(worker) == worker->outstanding)
+        worker->phase = USER_WAITING;
+    else
+        worker_think(sim, index, 0.5);
+}
+
+void worker_user(struct sim *sim, uint32_t index)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    if (worker->out || sim->quiet || worker->leaving)
+        return;
+    if (!worker->session.joined) {
+        worker_think(sim, index, 1);
+        return;
+    }
+    if (worker->phase == USER_PULLING || worker->phase == USER_WAITING)
+        return;
+    if (worker->reader) {
+        pull(sim, index);
+    } else if (!worker->session.first && !worker->pulled_once && !sim->reference->first) {
+        push_or_wait(sim, index, PURPOSE_FIRST);
+    } else if (worker->phase == USER_IDLE &&
+               (!worker->pulled_once || worker->since_pull >= sim->settings.stale_pulls)) {
+        pull(sim, index);
+    } else {
+        push_or_wait(sim, index, PURPOSE_GRADIENT);
+    }
+}
