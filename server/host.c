@@ -61,6 +61,13 @@ static enum log_level level_of(const struct settings *settings)
 static void explain(const struct host *host)
 {
     char text[4096];
+    if (host->options.order.sync) {
+        log_line(&host->log, LOG_INFO, "law",
+                 "mode sync: each step averages one gradient of every live worker (at most %u), in "
+                 "worker order; window and stride follow their number.",
+                 host->options.order.workers_max);
+        return;
+    }
     law_explain(&host->options.order.law, host->options.order.workers_max, text, sizeof text);
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
         if (line[0])
