@@ -87,6 +87,16 @@ static void fold_join(struct ledger *ledger, const struct record_join *join)
     lower_stride(ledger);
 }
 
+static void fold_leave(struct ledger *ledger, const struct record_leave *leave)
+{
+    struct ledger_worker *worker = &ledger->workers[leave->worker];
+    worker->state = WORKER_LEFT;
+    if (leave->cause == LEAVE_REPLACED)
+        memcpy(worker->fenced[worker->fenced_count++ % LEDGER_FENCED], worker->nonce,
+               sizeof worker->nonce);
+    lower_stride(ledger);
+}
+
 static void fold_admit(struct ledger *ledger, const struct record *record)
 {
     const struct record_admit *admit = &record->admit;
@@ -169,10 +179,7 @@ static void fold(struct ledger *ledger, const struct record *record)
     switch (record->kind) {
     case RECORD_FIRST: fold_first(ledger, record); break;
     case RECORD_JOIN: fold_join(ledger, &record->join); break;
-    case RECORD_LEAVE:
-        ledger->workers[record->leave.worker].state = WORKER_LEFT;
-        lower_stride(ledger);
-        break;
+    case RECORD_LEAVE: fold_leave(ledger, &record->leave); break;
     case RECORD_ADMIT: fold_admit(ledger, record); break;
     case RECORD_REFUSE: fold_refuse(ledger, record); break;
     case RECORD_STEP: fold_step(ledger, &record->step); break;
@@ -224,6 +231,15 @@ uint32_t ledger_find(const struct ledger *ledger, const char *identity)
             strcmp(ledger->workers[i].identity, identity) == 0)
             return i;
     return WORKERS_MAX;
+}
+
+bool ledger_fenced(const struct ledger *ledger, uint32_t worker, const uint8_t nonce[16])
+{
+    const struct ledger_worker *known = &ledger->workers[worker];
+    for (uint32_t i = 0; i < known->fenced_count && i < LEDGER_FENCED; i++)
+        if (memcmp(known->fenced[i], nonce, sizeof known->fenced[i]) == 0)
+            return true;
+    return false;
 }
 
 uint64_t ledger_version(const struct ledger *ledger)

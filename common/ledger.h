@@ -18,6 +18,7 @@ enum {
 }; /* per worker; outstanding_max is at most half of it, so no answer that can still be
       asked for is ever forgotten */
 enum { OUTSTANDING_MAX = LEDGER_RECEIPTS / 2 };
+enum { LEDGER_FENCED = 4 }; /* replaced nonces that a worker's number remembers */
 
 /* What an optimizer needs beyond law_settings; decided once, travels in the MAP record's settings
  * too. */
@@ -47,7 +48,10 @@ struct ledger_worker {
     uint8_t nonce[16];
     char identity[64];
     uint32_t outstanding_max;
-    uint64_t last_sequence; /* newest with a verdict; the next one judged is + 1 */
+    uint8_t fenced[LEDGER_FENCED][16]; /* nonces that were replaced: they stay out, under every
+                                          coordinator */
+    uint32_t fenced_count;             /* ever; the newest are kept */
+    uint64_t last_sequence;            /* newest with a verdict; the next one judged is + 1 */
     uint64_t verdicts[VERDICTS];
     struct ledger_receipt receipts[LEDGER_RECEIPTS]; /* by sequence modulo LEDGER_RECEIPTS */
 };
@@ -100,10 +104,21 @@ const struct ledger_receipt *ledger_receipt(const struct ledger *ledger, const s
 /* The live worker with this identity, or WORKERS_MAX. */
 uint32_t ledger_find(const struct ledger *ledger, const char *identity);
 
+/* Whether this nonce was replaced by another under this number. */
+bool ledger_fenced(const struct ledger *ledger, uint32_t worker, const uint8_t nonce[16]);
+
 uint64_t ledger_version(const struct ledger *ledger);
 
 /* Gradients admitted and not yet out of the window. */
 uint32_t ledger_window(const struct ledger *ledger);
+
+/* The whole ledger as bytes and back (ledger_bytes.c), for a coordinator that takes over. Writing
+ * needs at most LEDGER_BYTES_MAX; ERR_FULL when there is less room and it does not fit. Reading
+ * takes exactly `count` bytes and trusts none: ERR_PROTOCOL, `out` is then of no use. */
+enum { LEDGER_BYTES_MAX = 512 << 10 };
+gradweir_status ledger_write(const struct ledger *ledger, uint8_t *bytes, size_t room,
+                             size_t *used);
+gradweir_status ledger_read(const uint8_t *bytes, size_t count, struct ledger *out);
 
 /* Law settings as the MAP record's "name = value" lines, and back. Reading is strict: unknown or
  * missing names are ERR_PROTOCOL. Floats are written so that they read back to the same bits

@@ -20,6 +20,7 @@ enum {
     IDENTITY_MAX = 64,    /* a worker's name for people, e.g. "worker-3" */
     NONCE_BYTES = 16,
     TEXT_MAX = 512,
+    RING_MAX = 4096,        /* newest records that a member keeps */
     PAGE_BYTES_MAX = 32768, /* of a long content that travels as numbered pages */
     CONTENT_BYTES_MAX = 64 << 20
 };
@@ -270,13 +271,11 @@ struct message_seal {
     uint8_t instance[NONCE_BYTES]; /* of the coordinator's process: two may try one epoch */
 };
 
-/* The message's epoch and this instance say whom the shard follows. When they are those of SEAL,
- * `bytes` of CONTENT_SEALED follow as pages (server/shard/shard_content.h); else the SEAL was
- * refused. */
+/* The message's epoch and this instance say whom the shard follows. When they are those of SEAL, a
+ * CONTENT_SEALED follows as pages (sealed.h); else the SEAL was refused. */
 struct message_sealed {
     uint8_t instance[NONCE_BYTES];
     uint64_t index, hash; /* of its log */
-    uint64_t bytes;
 };
 
 struct message_moved {

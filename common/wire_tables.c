@@ -153,8 +153,7 @@ static const struct field pulse[] = {
     U64(pulse.step_ns),  U64(pulse.dropped),   TEXT(pulse.transport)};
 
 static const struct field seal[] = {FIXED(seal.instance)};
-static const struct field sealed[] = {FIXED(sealed.instance), U64(sealed.index), U64(sealed.hash),
-                                      U64(sealed.bytes)};
+static const struct field sealed[] = {FIXED(sealed.instance), U64(sealed.index), U64(sealed.hash)};
 static const struct field moved[] = {U32(moved.shard, MEMBERS_MAX - 1), TEXT(moved.address)};
 
 static const struct field_table messages[] = {

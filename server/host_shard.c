@@ -19,6 +19,7 @@ static gradweir_status take_memory(struct shard_loop *loop, const struct model *
     struct shard_options shard = options->shard;
     char plan[1024];
     shard.member = loop->member;
+    shard.epoch = loop->epoch;
     TRY(shard_arena_bytes(model, &options->order.law, &shard, &loop->arena_bytes, plan,
                           sizeof plan));
     for (char *line = strtok(plan, "\n"); line; line = strtok(NULL, "\n"))
@@ -47,8 +48,8 @@ static void say_ready(struct shard_loop *loop)
 {
     control_send(loop->control, CONTROL_SERVER,
                  &(struct message){.kind = MESSAGE_READY,
-                                   .epoch = 1,
-                                   .timeline = 1,
+                                   .epoch = shard_promise(loop->shard),
+                                   .timeline = shard_ledger(loop->shard)->timeline,
                                    .ready = {.shard = loop->member.shard,
                                              .layout_hash = loop->member.layout_hash,
                                              .bytes = loop->arena_bytes}});
@@ -84,6 +85,7 @@ static gradweir_status message_arrived(struct shard_loop *loop, const struct mes
     case MESSAGE_MEMBER:
         if (!loop->shard) {
             loop->member = message->member;
+            loop->epoch = message->epoch;
             return GRADWEIR_OK;
         }
         say_ready(loop); /* a new connection; the core says again what the old one may have lost */

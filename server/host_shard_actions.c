@@ -310,6 +310,25 @@ static void keep(struct shard_loop *loop, const struct shard_action *action)
         log_line(loop->host->log, LOG_WARN, "record", "%s", news);
 }
 
+/* A new coordinator has sealed us: rare, so the room is taken for it alone. */
+static void send_content(struct shard_loop *loop, const struct shard_action *action)
+{
+    const size_t room = shard_content_max(loop->shard);
+    uint8_t *bytes = malloc(room);
+    if (!bytes) {
+        log_line(loop->host->log, LOG_ERROR, "shard", "no memory for what a coordinator asks for");
+        return;
+    }
+    const size_t count = shard_content(loop->shard, bytes, room);
+    struct message page = action->message;
+    page.kind = MESSAGE_PAGE;
+    for (uint32_t i = 0; i < content_pages(count); i++) {
+        content_page(CONTENT_SEALED, bytes, count, i, &page.page);
+        control_send(loop->control, CONTROL_SERVER, &page);
+    }
+    free(bytes);
+}
+
 static void carry_out(struct shard_loop *loop, struct shard_action *action)
 {
     struct shard_reply reply = {.peer = action->peer,
@@ -327,6 +346,7 @@ static void carry_out(struct shard_loop *loop, struct shard_action *action)
     case SHARD_AVERAGE:
     case SHARD_STEP: queue_job(loop, action); break;
     case SHARD_KEEP: keep(loop, action); break;
+    case SHARD_CONTENT: send_content(loop, action); break;
     case SHARD_SAY:
         log_line(loop->host->log, LOG_INFO, "shard", "%s", action->message.denied.text);
         break;

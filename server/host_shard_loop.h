@@ -45,6 +45,7 @@ struct shard_loop {
     uint32_t arena_memory; /* the transport's number of it */
     struct recording *recording;
     struct message_member member;
+    uint32_t epoch;                /* in which the coordinator said so */
     uint8_t instance[NONCE_BYTES]; /* of this process, for ENLIST */
     bool stopped;                  /* the coordinator said STOP */
 

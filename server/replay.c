@@ -194,10 +194,9 @@ static gradweir_status replay_record(struct replay *replay, struct record *recor
         TRY(take_factor(replay, &record->summed));
     if (replay->without)
         replay_without_seal(replay->without, record);
-    const struct message message = {.kind = MESSAGE_RECORD,
-                                    .epoch = record->epoch,
-                                    .timeline = record->timeline,
-                                    .record = *record};
+    /* Whom these shards follow, whatever the record's epoch. */
+    const struct message message = {
+        .kind = MESSAGE_RECORD, .epoch = 1, .timeline = record->timeline, .record = *record};
     TRY(feed(replay, &message));
     count(replay, record);
     if (record->kind == RECORD_STEP && !record->step.rounds)

@@ -56,14 +56,6 @@ static void name_it(const struct order *order, struct message_join *join)
     while (find_identity(order, join->identity) < order->ledger.workers_count);
 }
 
-static bool is_fenced(const struct order_worker *worker, const uint8_t nonce[NONCE_BYTES])
-{
-    for (uint32_t i = 0; i < worker->fenced_count && i < FENCED_MAX; i++)
-        if (memcmp(worker->fenced[i], nonce, NONCE_BYTES) == 0)
-            return true;
-    return false;
-}
-
 /* The worker's connection is no longer its own. */
 static void detach(struct order *order, uint32_t worker)
 {
@@ -77,11 +69,8 @@ static void detach(struct order *order, uint32_t worker)
 
 static void fence(struct order *order, uint32_t index)
 {
-    struct order_worker *worker = &order->workers[index];
-    memcpy(worker->fenced[worker->fenced_count++ % FENCED_MAX], order->ledger.workers[index].nonce,
-           NONCE_BYTES);
-    if (worker->peer != 0)
-        roster_deny(order, worker->peer, GRADWEIR_ERR_FENCED,
+    if (order->workers[index].peer != 0)
+        roster_deny(order, order->workers[index].peer, GRADWEIR_ERR_FENCED,
                     "another process has joined under this identity");
     detach(order, index);
     joins_leave(order, index, LEAVE_REPLACED);
@@ -134,7 +123,7 @@ static void take(struct order *order, struct peer *peer)
     struct ledger_worker *known = &order->ledger.workers[index < WORKERS_MAX ? index : 0];
     const bool live = is_known && known->state == WORKER_LIVE;
     peer->state = PEER_NEW;
-    if (is_known && is_fenced(&order->workers[index], join->nonce)) {
+    if (is_known && ledger_fenced(&order->ledger, index, join->nonce)) {
         roster_deny(order, peer->number, GRADWEIR_ERR_FENCED,
                     "another process has joined under this identity");
         return;

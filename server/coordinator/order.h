@@ -7,6 +7,18 @@
  *   places.c            slots and their generations
  *   judge.c, steps.c    verdicts, records, receipts; steps, flush, drain
  *
+ *   take_over.c         a new coordinator: who is there, SEAL, what they hold
+ *   rebuild.c           its state from what they hold
+ *
+ * A fresh core does not know whether a job is running. It waits until all shards have enlisted.
+ * None holds a log: a new job begins. All do: it seals the next epoch at all of them, takes the
+ * longest of their logs, and goes on with that job; of workers that JOIN meanwhile it takes none.
+ * Some do and some do not: it refuses those that do not, by name, and waits. Nothing is appended
+ * and no worker hears anything before all shards have promised.
+ *
+ * A core that is fenced (a shard follows a higher epoch) gives ORDER_EXIT with ERR_FENCED; one
+ * whose job has lost a shard's memory tells everybody and gives ORDER_EXIT with ERR_LOST.
+ *
  * Peers are numbers that the shell gives to control connections; 0 is nobody. Actions are carried
  * out in the order given. */
 #ifndef GRADWEIR_SERVER_COORDINATOR_ORDER_H
@@ -22,8 +34,9 @@ struct order; /* opaque: order.c */
 
 struct order_options {
     uint64_t job;
-    uint64_t seed;   /* for passes; from random_entropy in a real process */
-    uint32_t shards; /* members of the first MAP */
+    uint64_t seed; /* for passes and pauses; from random_entropy in a real process */
+    uint8_t instance[NONCE_BYTES]; /* of this process, likewise: two may try for one epoch */
+    uint32_t shards;               /* members of the first MAP */
     uint32_t workers_max;
     uint32_t queue;       /* slots beyond the window */
     uint32_t window_max;  /* slots for the window; at least law.window */
@@ -39,7 +52,9 @@ struct order_options {
     int64_t lease_ns;          /* how long a lost connection is believed to come back */
     int64_t round_patience_ns; /* sync: who keeps a round waiting so long is taken out; 0: never */
     int64_t shard_patience_ns; /* silence of a shard after which status names it */
-    uint32_t ring;             /* records a shard may lag behind before ADMIT waits */
+    uint32_t ring; /* newest records that a shard keeps, 32 .. RING_MAX: ADMIT waits while
+                      the slowest is half of it behind, so whatever anybody lacks is
+                      still held by the one that has most */
     struct law_settings law;
     struct optimizer_options optimizer;
 };
@@ -68,7 +83,8 @@ enum order_action_kind {
                        step */
     ORDER_DROP,     /* forget peer: its number may be used again */
     ORDER_SAY,      /* a line for people, in message.denied.text */
-    ORDER_EXIT      /* everything is finished */
+    ORDER_EXIT /* everything is finished: message.denied says how it ended (status OK: in order)
+                  and why */
 };
 
 struct order_action {
@@ -111,6 +127,8 @@ struct order_figures {
     uint32_t waiting;            /* workers that wait for a place now */
     uint32_t queue, queue_peak;  /* slots given and not yet in the window */
     uint32_t window, workers_live, shards_ready;
+    uint32_t epoch;                        /* in which it acts, or which it tries for */
+    bool acting;                           /* all shards follow it: until then nothing is decided */
     uint64_t version, whole;               /* whole: stepped by all */
     uint64_t staleness_sum, staleness_max; /* at admission, admitted only */
     uint64_t flushes, drains, index;

@@ -28,7 +28,7 @@
 #include "server/coordinator/order.h"
 
 enum { KEPT = 256 }; /* newest records, for a shard that comes back a little behind */
-enum { HASHES = 8192, OWED_MAX = 2 * SLOTS_MAX, FENCED_MAX = 4, INTERVALS = 32 };
+enum { HASHES = 8192, OWED_MAX = 2 * SLOTS_MAX, INTERVALS = 32 };
 enum { STATUS_BYTES = 256 << 10 };
 
 enum peer_state { PEER_FREE = 0, PEER_NEW, PEER_JOINING, PEER_WORKER, PEER_SHARD };
@@ -64,8 +64,6 @@ struct order_worker {
     uint64_t join_at; /* index of its JOIN record */
     bool told;        /* JOINED was sent to its present peer */
     uint8_t pass[NONCE_BYTES];
-    uint8_t fenced[FENCED_MAX][NONCE_BYTES]; /* nonces that were replaced: they stay out */
-    uint32_t fenced_count;
     uint64_t asked, granted; /* sequences up to here */
     uint64_t ticket;         /* of its waiting; smaller is earlier */
     int64_t asked_ns;        /* since when it waits */

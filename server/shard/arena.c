@@ -34,6 +34,7 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->bit_words = (shard->chunks + 63) / 64;
     shard->records_max = 2 * options->member.slots + WINDOW_MAX + 2;
     shard->layout_hash = model->hash;
+    shard->layout_bytes = model_encoded_bytes(model);
     shard->groups_count = model->groups_count;
     memcpy(shard->groups, model->groups, sizeof shard->groups);
 }
@@ -57,6 +58,8 @@ static uint64_t lay_out(struct shard *shard, uint32_t pieces, bool average)
     shard->at.moments = take(&end, shard->moments_count * sizeof(struct moments));
     shard->at.bits =
         take(&end, (uint64_t)options->member.slots * shard->bit_words * sizeof(uint64_t));
+    shard->at.kept = take(&end, options->member.ring * sizeof(struct record));
+    shard->at.layout = take(&end, shard->layout_bytes);
     shard->at.slots = take(&end, options->member.slots * shard->slot_stride);
     shard->at.parameters = take(&end, options->member.parameter_slots * shard->parameter_stride);
     shard->at.states = take(&end, shard->states_count * shard->state_stride);
@@ -93,6 +96,9 @@ static gradweir_status check(const struct model *model, const struct shard_optio
         return fail(GRADWEIR_ERR_INVALID,
                     "%u slots and %u parameter slots: 1..%d and 3..%d are allowed", member->slots,
                     member->parameter_slots, SLOTS_MAX, PARAMETER_SLOTS_MAX);
+    if (member->ring > RING_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "a ring of %u records: at most %d", member->ring,
+                    RING_MAX);
     if (options->chunk_bytes == 0 || options->chunk_bytes % sizeof(float))
         return fail(GRADWEIR_ERR_INVALID, "chunk_bytes is %llu: a multiple of 4 is wanted",
                     (unsigned long long)options->chunk_bytes);
@@ -167,6 +173,7 @@ gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *mode
     shard->figures.arena_bytes = need;
     cut_pieces(shard, model);
     ledger_init(&shard->ledger);
+    epoch_init(shard, options, model);
     return GRADWEIR_OK;
 }
 

@@ -18,7 +18,7 @@ static void answer(struct shard *shard, uint64_t peer, gradweir_status status, u
                                 .level = PROTOCOL_VERSION,
                                 .session = number,
                                 .status = status,
-                                .epoch = shard->ledger.epoch,
+                                .epoch = shard->promise.epoch,
                                 .version = shard->whole};
     struct shard_action *action = act(shard, SHARD_REPLY);
     action->peer = peer;
@@ -41,9 +41,9 @@ static gradweir_status judge(const struct shard *shard, const struct head_hello 
         return GRADWEIR_ERR_MISMATCH;
     if (head->worker >= WORKERS_MAX)
         return GRADWEIR_ERR_INVALID;
-    if (head->epoch > shard->ledger.epoch || head->timeline > shard->ledger.timeline)
+    if (head->epoch > shard->promise.epoch || head->timeline > shard->ledger.timeline)
         return GRADWEIR_ERR_AGAIN; /* its news has not come here yet */
-    if (head->epoch < shard->ledger.epoch || head->timeline < shard->ledger.timeline)
+    if (head->epoch < shard->promise.epoch || head->timeline < shard->ledger.timeline)
         return GRADWEIR_ERR_MISMATCH;
     const struct entry *entry = &shard->entries[head->worker];
     if (!entry->known || head->incarnation > entry->incarnation)

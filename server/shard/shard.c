@@ -18,7 +18,7 @@ struct message *tell(struct shard *shard, enum message_kind kind)
 {
     struct message *message = &act(shard, SHARD_SEND)->message;
     message->kind = kind;
-    message->epoch = shard->ledger.epoch;
+    message->epoch = shard->promise.epoch;
     message->timeline = shard->ledger.timeline;
     return message;
 }
@@ -50,6 +50,7 @@ static void record_came(struct shard *shard, const struct record *record)
     struct law_entry entry;
     while (ledger_retired(&shard->ledger, &entry))
         ; /* the coordinator says which slots are free by CLOSE */
+    epoch_logged(shard, record);
     apply_logged(shard, record);
     say_logged(shard);
     apply_advance(shard);
@@ -77,7 +78,11 @@ static void entry_came(struct shard *shard, const struct message_entry *given)
 
 static void message_came(struct shard *shard, const struct message *message)
 {
-    if (message->epoch < shard->ledger.epoch && !shard->plant.stale_record)
+    if (message->kind == MESSAGE_SEAL) {
+        epoch_seal(shard, message->epoch, &message->seal);
+        return;
+    }
+    if (!epoch_follows(shard, message))
         return;
     switch (message->kind) {
     case MESSAGE_RECORD: record_came(shard, &message->record); break;
@@ -266,6 +271,7 @@ bool shard_plant(struct shard *shard, const char *name)
         const char *name;
         bool *flag;
     } plants[] = {{"stale-record", &shard->plant.stale_record},
+                  {"no-fence", &shard->plant.no_fence},
                   {"pin-ignored", &shard->plant.pin_ignored},
                   {"checksum-ignored", &shard->plant.checksum_ignored},
                   {"whole-early", &shard->plant.whole_early},

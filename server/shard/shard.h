@@ -6,6 +6,7 @@
  *   slots.c   gradients: generations, chunks in flight, closing
  *   params.c  parameter slots: whole, ahead, being written, pinned
  *   warm.c    going on in the arena of a killed process; journal.c: an event happens whole or not
+ *   shard_epoch.c  whom it follows, and what it tells a new coordinator
  *   arena.c   where everything lies: one piece of memory, offsets only, so that it can be shared
  *             memory and outlive the process. struct shard lies at its start and holds no pointer.
  *
@@ -25,6 +26,7 @@ struct shard;
 
 struct shard_options {
     struct message_member member;       /* what the coordinator said */
+    uint32_t epoch;                     /* in which it said so; 0 counts as 1 */
     struct optimizer_options optimizer; /* epsilon, dampening, …: ledger.h */
     uint32_t sessions_max;
     uint32_t pulls_max;       /* outstanding PULLs over all sessions */
@@ -114,7 +116,9 @@ enum shard_action_kind {
                  */
     SHARD_KEEP, /* write `length` bytes at `offset` to the recording as the body of log index
                    `token`, before the next action is carried out */
-    SHARD_SAY   /* a line for people, in message.denied.text */
+    SHARD_CONTENT, /* after a SEALED: send shard_content() to the coordinator as PAGEs of
+                      CONTENT_SEALED, with message's epoch and timeline */
+    SHARD_SAY      /* a line for people, in message.denied.text */
 };
 
 struct shard_action {
@@ -156,10 +160,19 @@ void *shard_slot(struct shard *shard, uint32_t slot, uint64_t *bytes);
 
 const struct ledger *shard_ledger(const struct shard *shard);
 
+/* The highest epoch it has promised to follow: what ENLIST says. */
+uint32_t shard_promise(const struct shard *shard);
+
+/* What it holds, for the coordinator that has sealed it (common/sealed.h): at most
+ * shard_content_max bytes; tells how many. */
+size_t shard_content_max(const struct shard *shard);
+size_t shard_content(struct shard *shard, uint8_t *bytes, size_t room);
+
 struct shard_figures {
     uint64_t logged, applied, version, whole;
     uint64_t bytes_in, bytes_out; /* floats landed and replied */
     uint64_t heads_dropped;       /* refused: wrong session, epoch, generation, geometry */
+    uint64_t messages_dropped;    /* of another epoch than the one it follows */
     uint64_t checksum_failures;
     uint32_t sessions,
         landing; /* landing: slots with something in flight or landed and not logged */

@@ -2,7 +2,8 @@
  * in the arena and refers to its parts by offset.
  *
  *   arena:  struct shard | sessions | pulls | records | pieces | sums | moments | chunk bits |
- *           slots (gradients) | parameter slots | optimizer states | average */
+ *           kept records | layout | slots (gradients) | parameter slots | optimizer states |
+ * average */
 #ifndef GRADWEIR_SHARD_SHARD_INTERNAL_H
 #define GRADWEIR_SHARD_SHARD_INTERNAL_H
 
@@ -72,18 +73,25 @@ struct stepping {
 
 /* Where things lie, bytes from the arena's start. */
 struct offsets {
-    uint64_t sessions, pulls, records, pieces, sums, moments, bits, slots, parameters, states,
-        average;
+    uint64_t sessions, pulls, records, pieces, sums, moments, bits, kept, layout, slots, parameters,
+        states, average;
+};
+
+/* Whom it follows: shard_epoch.c. */
+struct promise {
+    uint32_t epoch;
+    uint8_t instance[NONCE_BYTES];
 };
 
 struct shard {
     uint64_t bytes;
     struct shard_options options;
     struct ledger ledger;
+    struct promise promise;
     struct offsets at;
     struct model_group groups[MODEL_GROUPS_MAX];
     uint32_t groups_count;
-    uint64_t layout_hash, elements, block, blocks;
+    uint64_t layout_hash, layout_bytes, elements, block, blocks;
     uint64_t moments_count, body_bytes; /* range and MOMENTS tail */
     uint64_t slot_stride, parameter_stride, state_stride;
     uint32_t states_count, pieces_count, chunks, bit_words;
@@ -105,8 +113,8 @@ struct shard {
     uint32_t session_numbers, pull_numbers;
     struct shard_figures figures;
     struct {
-        bool stale_record, pin_ignored, checksum_ignored, whole_early, torn_step, moments_twice,
-            order_swapped;
+        bool stale_record, no_fence, pin_ignored, checksum_ignored, whole_early, torn_step,
+            moments_twice, order_swapped;
     } plant;
     struct shard_actions *out; /* only while shard_step runs */
 };
@@ -124,6 +132,13 @@ uint64_t parameter_offset(const struct shard *shard, uint32_t i);
 struct shard_action *act(struct shard *shard, enum shard_action_kind kind);
 struct message *tell(struct shard *shard, enum message_kind kind); /* a SEND; fill in the rest */
 void say(struct shard *shard, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* shard_epoch.c */
+void epoch_init(struct shard *shard, const struct shard_options *options,
+                const struct model *model);
+bool epoch_follows(struct shard *shard, const struct message *message);
+void epoch_seal(struct shard *shard, uint32_t epoch, const struct message_seal *seal);
+void epoch_logged(struct shard *shard, const struct record *record); /* into the ring of newest */
 
 /* sessions.c */
 void session_hello(struct shard *shard, const struct shard_event *event);

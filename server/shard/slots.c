@@ -107,7 +107,7 @@ static void mark_bad(struct shard *shard, uint32_t index)
 static bool belongs(struct shard *shard, const struct head_chunk *head,
                     const struct session *session)
 {
-    if (head->epoch != shard->ledger.epoch || head->slot >= shard->options.member.slots ||
+    if (head->epoch != shard->promise.epoch || head->slot >= shard->options.member.slots ||
         shard->ledger.workers[session->worker].role == ROLE_READER)
         return false;
     struct slot *slot = &shard->slots[head->slot];

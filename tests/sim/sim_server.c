@@ -188,6 +188,7 @@ static void act(struct sim *sim, uint32_t shard, const struct shard_action *acti
     case SHARD_AVERAGE:
     case SHARD_STEP: start_job(sim, shard, action); break;
     case SHARD_KEEP: break;
+    case SHARD_CONTENT: sim_fail(sim, "shard %u was sealed by nobody", shard);
     case SHARD_SAY: sim_fail(sim, "shard %u: %s", shard, action->message.denied.text);
     }
 }
