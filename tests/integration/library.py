@@ -81,10 +81,10 @@ class Worker:
         check(lib.gradweir_wait(self.client, ticket, timeout_ms, c.byref(receipt)))
         return receipt
 
-    def pull(self):
+    def pull(self, timeout_ms=5000):
         ticket = c.c_uint64()
         check(lib.gradweir_pull(self.client, c.byref(ticket)))
-        return self.wait(ticket).version
+        return self.wait(ticket, timeout_ms).version
 
     def pull_until(self, version, timeout_s=20):
         end = time.monotonic() + timeout_s

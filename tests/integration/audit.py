@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""audit.py RECORDING RECEIPTS...: do the workers' own notes and the log tell the same story?
+
+Shares no code with Gradweir: reads the log's bytes as PROTOCOL.md describes them. Each worker process wrote a file of
+lines, each before it acted on it:
+
+    worker IDENTITY               who it is, once
+    push                          before each push
+    receipt SEQUENCE VERDICT INDEX    its receipt came
+    end                           it ended by itself
+
+Holds: the log's chain of indexes is whole; every name has at most one verdict in the log; every receipt is in the log
+with the same verdict and index; nobody heard two receipts for one push; a worker that ended by itself heard as many
+verdicts as it pushed; what the log admitted and nobody heard is at most one push of a worker that was killed."""
+import collections
+import struct
+import sys
+
+JOIN, ADMIT, REFUSE, STEP = 2, 4, 5, 6
+ADMITTED = 1
+VERDICTS = ["NONE", "ADMITTED", "STALE", "FUTURE", "NOT_FINITE", "MISMATCH", "CANCELLED", "QUEUE_FULL"]
+# Where in a record's array the fields begin, behind kind, epoch, timeline, index, previous hash.
+FIELDS = 5
+
+
+def unpack(data, at=0):
+    """One MessagePack object of the kinds a record is made of: (object, where it ends)."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    if 0x90 <= byte <= 0x9f or byte == 0xdc:
+        count, at = (byte & 15, at + 1) if byte != 0xdc else (struct.unpack_from(">H", data, at + 1)[0], at + 3)
+        items = []
+        for _ in range(count):
+            item, at = unpack(data, at)
+            items.append(item)
+        return items, at
+    if 0xa0 <= byte <= 0xbf:
+        return data[at + 1:at + 1 + (byte & 31)].decode(), at + 1 + (byte & 31)
+    if byte in (0xcc, 0xcd, 0xce, 0xcf, 0xd0, 0xd1, 0xd2, 0xd3, 0xca, 0xcb):
+        form = {0xcc: ">B", 0xcd: ">H", 0xce: ">I", 0xcf: ">Q", 0xd0: ">b", 0xd1: ">h", 0xd2: ">i", 0xd3: ">q",
+                0xca: ">f", 0xcb: ">d"}[byte]
+        return struct.unpack_from(form, data, at + 1)[0], at + 1 + struct.calcsize(form)
+    if byte >= 0xe0:
+        return byte - 256, at + 1
+    form = {0xc4: ">B", 0xc5: ">H", 0xc6: ">I", 0xd9: ">B", 0xda: ">H", 0xdb: ">I"}[byte]
+    count, at = struct.unpack_from(form, data, at + 1)[0], at + 1 + struct.calcsize(form)
+    piece = data[at:at + count]
+    return (piece.decode() if byte >= 0xd9 else bytes(piece)), at + count
+
+
+def read_log(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    if data[:8] != b"GWLOG01\n":
+        raise SystemExit(f"{path} is no log")
+    at = 8
+    while at + 8 <= len(data):
+        length, _checksum = struct.unpack_from("<II", data, at)
+        if at + 8 + length > len(data):
+            break
+        record, end = unpack(data, at + 8)
+        if end != at + 8 + length:
+            raise SystemExit(f"{path}: the record at byte {at} does not end where it should")
+        yield record
+        at = end
+
+
+class Log:
+    def __init__(self, path, faults):
+        self.identities = {}  # (worker, incarnation): identity
+        self.verdicts = {}  # (worker, incarnation, sequence): (verdict, index)
+        self.epochs, self.steps, self.records = set(), 0, 0
+        for record in read_log(path):
+            kind, epoch, _timeline, index = record[:4]
+            self.records += 1
+            self.epochs.add(epoch)
+            if index != self.records:
+                faults.append(f"record {self.records} of the log says it is {index}")
+            fields = record[FIELDS:]
+            if kind == JOIN:
+                self.identities[(fields[0], fields[1])] = fields[4]
+            elif kind in (ADMIT, REFUSE):
+                name = tuple(fields[:3])
+                verdict = ADMITTED if kind == ADMIT else fields[5]
+                if name in self.verdicts:
+                    faults.append(f"{name} has two verdicts: records {self.verdicts[name][1]} and {index}")
+                self.verdicts[name] = (verdict, index)
+            self.steps += kind == STEP
+
+
+class Notes:
+    """One worker process' file; the last line may be cut short by its death."""
+
+    def __init__(self, path, faults):
+        self.path, self.identity, self.pushes, self.receipts, self.ended = path, None, 0, {}, False
+        with open(path) as file:
+            for line in file:
+                words = line.split()
+                if not line.endswith("\n"):
+                    break
+                if words[0] == "worker":
+                    self.identity = words[1]
+                elif words[0] == "push":
+                    self.pushes += 1
+                elif words[0] == "receipt":
+                    number, verdict, index = int(words[1]), VERDICTS.index(words[2]), int(words[3])
+                    if number in self.receipts:
+                        faults.append(f"{path}: push {number} got two receipts")
+                    self.receipts[number] = (verdict, index)
+                elif words[0] == "end":
+                    self.ended = True
+
+
+def compare(log, notes, faults, counts):
+    mine = [key for key, identity in log.identities.items() if identity == notes.identity]
+    if len(mine) > 1:
+        faults.append(f"{notes.identity} has {len(mine)} incarnations though it lived once")
+    sequences = {}
+    for key in mine:
+        for name, what in log.verdicts.items():
+            if name[:2] == key:
+                sequences[name[2]] = what
+    for number, receipt in notes.receipts.items():
+        counts[VERDICTS[receipt[0]]] += 1
+        if sequences.get(number) != receipt:
+            faults.append(f"{notes.path}: push {number} was told {receipt}, the log has {sequences.get(number)}")
+    unheard = [n for n, (verdict, _) in sequences.items() if n not in notes.receipts and verdict == ADMITTED]
+    missing = notes.pushes - len(notes.receipts)
+    if missing > (0 if notes.ended else 1) or missing < 0:
+        faults.append(f"{notes.path}: {notes.pushes} pushes and {len(notes.receipts)} receipts")
+    if len(unheard) > max(missing, 0):
+        faults.append(f"{notes.path}: admitted and never heard: {unheard}")
+    counts["unheard"] += len(unheard)
+    counts["pushes"] += notes.pushes
+
+
+def main(recording, paths):
+    faults, counts = [], collections.Counter()
+    log = Log(f"{recording}/log.records", faults)
+    for path in paths:
+        compare(log, Notes(path, faults), faults, counts)
+    admitted = sum(1 for verdict, _ in log.verdicts.values() if verdict == ADMITTED)
+    print(f"log: {log.records} records, {len(log.epochs)} epochs, {log.steps} steps, {len(log.verdicts)} verdicts, "
+          f"{admitted} admitted")
+    print(f"{len(paths)} worker processes: {counts['pushes']} pushes; heard " +
+          ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name]) +
+          f"; admitted but never heard, by the killed: {counts['unheard']}")
+    if counts["ADMITTED"] + counts["unheard"] != admitted:
+        faults.append(f"the log admitted {admitted}, the workers know of {counts['ADMITTED'] + counts['unheard']}")
+    if not admitted or not counts["ADMITTED"]:
+        faults.append("nothing was admitted: this audit has shown nothing")
+    for fault in faults[:20]:
+        print("FAULT:", fault)
+    print(f"audit: {'sound' if not faults else f'{len(faults)} faults'}")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        raise SystemExit(__doc__)
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

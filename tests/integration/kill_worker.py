@@ -1,0 +1,33 @@
+"""kill_worker.py ADDRESS IDENTITY NOTES STOP: pulls and pushes until the file STOP appears; notes every push before it and
+every receipt before acting on it (audit.py). A little arithmetic stands for a loss: the parameters decide the gradient."""
+import os
+import sys
+
+import library
+
+ADDRESS, IDENTITY, NOTES, STOP = sys.argv[1:5]
+SIZES = (("body", 40000), ("head", 500))
+
+
+def main():
+    notes = os.open(NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(text):
+        os.write(notes, text.encode() + b"\n")
+
+    worker = library.Worker(ADDRESS, IDENTITY, SIZES, timeout_ms=20000).bind().offer()
+    note(f"worker {IDENTITY}")
+    number = 0
+    while not os.path.exists(STOP):
+        worker.pull(30000)
+        number += 1
+        for parameters, gradient in zip(worker.parameters, worker.gradients):
+            gradient[number % len(gradient)] = 0.25 * parameters[number % len(parameters)] + 0.001 * (number % 7)
+        note("push")
+        receipt = worker.wait(worker.send(1 + number % 3), 30000)
+        note(f"receipt {receipt.sequence} {library.VERDICTS[receipt.verdict]} {receipt.index}")
+    note("end")
+    worker.close()
+
+
+main()
