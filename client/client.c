@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static gradweir_status copy_text(char *to, size_t size, const char *from, const char *what)
 {
@@ -77,6 +78,7 @@ gradweir_status gradweir_open(const gradweir_options *options, gradweir_client *
     if (!made)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a client");
     made->options = whole;
+    made->events_fd = -1;
     log_init(&made->log, LOG_WARN, 2);
     pthread_mutex_init(&made->lock, NULL);
     const gradweir_status status = open_all(made, &whole);
@@ -117,6 +119,8 @@ void gradweir_close(gradweir_client *client)
     free(client->takes);
     free(client->waiting);
     free(client->actions.items);
+    if (client->events_fd >= 0)
+        close(client->events_fd);
     pthread_mutex_destroy(&client->lock);
     free(client);
 }
@@ -313,7 +317,8 @@ static gradweir_status offer_once(struct gradweir_client *client, uint32_t timeo
 {
     gradweir_ticket ticket;
     gradweir_receipt receipt;
-    TRY(client_push(client, PURPOSE_FIRST, 1, &ticket));
+    const struct session_push_request wanted = {.purpose = PURPOSE_FIRST, .samples = 1};
+    TRY(client_push(client, &wanted, &ticket));
     TRY(client_wait_ticket(client, ticket, timeout_ms, &receipt));
     switch (receipt.verdict) {
     case GRADWEIR_ADMITTED: return GRADWEIR_OK;

@@ -144,6 +144,9 @@ gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples)
     gradweir_status status = GRADWEIR_OK;
     if (!client->bound || client->options.role != GRADWEIR_WORKER)
         status = fail(GRADWEIR_ERR_STATE, "accumulate comes after bind, by a worker");
+    else if (!client->based)
+        status = fail(GRADWEIR_ERR_STATE, "accumulate before pull: a gradient needs the version it "
+                                          "was computed from, so pull and wait first");
     else if (samples == 0 || samples > UINT32_MAX)
         status = fail(GRADWEIR_ERR_INVALID, "samples is %llu: 1 to %u are allowed",
                       (unsigned long long)samples, UINT32_MAX);
@@ -152,8 +155,11 @@ gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples)
                       (unsigned long long)client->body_bytes);
     for (size_t i = 0; status == GRADWEIR_OK && i < client->tensors_count; i++)
         gather(client, i, samples);
-    if (status == GRADWEIR_OK)
+    if (status == GRADWEIR_OK) {
+        if (!client->gathered_samples || client->version < client->gathered_basis)
+            client->gathered_basis = client->version;
         client->gathered_samples += samples;
+    }
     client_unlock(client);
     return status;
 }

@@ -5,6 +5,7 @@
  *   client_loop.c    events to the session, its actions to the world
  *   client_body.c    bound tensors to a body and back; accumulate
  *   client_wait.c    push, pull, wait
+ *   client_events.c  what happened; reports
  *   client_ask.c     status, tune, texts */
 #ifndef GRADWEIR_CLIENT_CLIENT_INTERNAL_H
 #define GRADWEIR_CLIENT_CLIENT_INTERNAL_H
@@ -20,7 +21,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { RESULTS = 64, HEADS_WAITING_MAX = 4096 };
+enum { EVENTS = 64, RESULTS = 64, HEADS_WAITING_MAX = 4096 };
+
+/* As a push's basis: the version that bound memory holds, or the oldest that was accumulated. */
+#define PULLED_LAST UINT64_MAX
 
 struct result {
     gradweir_ticket ticket;
@@ -82,7 +86,7 @@ struct gradweir_client {
     uint32_t memories[OUTSTANDING_MAX], received_memory;
     bool busy[OUTSTANDING_MAX];
     gradweir_ticket buffer_tickets[OUTSTANDING_MAX];
-    uint64_t gathered_samples;
+    uint64_t gathered_samples, gathered_basis;
     uint64_t *digests;
 
     struct result results[RESULTS];
@@ -92,6 +96,14 @@ struct gradweir_client {
     bool based;       /* the bound memory has held a version: there is a basis */
     uint64_t version; /* of the bound memory */
     uint64_t received_version;
+
+    gradweir_event events[EVENTS]; /* ring: numbers events_next - events_count up to events_next */
+    uint64_t events_next, events_dropped;
+    uint32_t events_count;
+    int events_fd;
+    const char *turned_away; /* the last reason that was told */
+    uint32_t numbers_count;  /* reported */
+    struct report_number numbers[REPORT_MAX];
 
     pthread_mutex_t lock;
     pthread_t helper;
@@ -129,12 +141,17 @@ void client_body_measure(struct gradweir_client *client, uint32_t buffer, double
                          uint64_t *digest);
 void client_body_gathered(struct gradweir_client *client, uint32_t buffer, uint64_t *samples);
 
+/* client_events.c. An event, and the same as a line of the log. */
+void client_tell(struct gradweir_client *client, uint32_t kind, gradweir_status status,
+                 const char *format, ...) __attribute__((format(printf, 4, 5)));
+void client_send_report(struct gradweir_client *client);
+
 /* client_ask.c */
 void client_send_layout(struct gradweir_client *client);
 
 /* client_wait.c */
-gradweir_status client_push(struct gradweir_client *client, uint32_t purpose, uint64_t samples,
-                            gradweir_ticket *ticket);
+gradweir_status client_push(struct gradweir_client *client,
+                            const struct session_push_request *wanted, gradweir_ticket *ticket);
 gradweir_status client_wait_ticket(struct gradweir_client *client, gradweir_ticket ticket,
                                    uint32_t timeout_ms, gradweir_receipt *receipt);
 void client_verdict(struct gradweir_client *client, const struct session_action *action);

@@ -126,16 +126,21 @@ static void take(struct gradweir_client *client, const struct session_action *ac
 
 static void session_failed(struct gradweir_client *client, const struct session_action *action)
 {
+    const uint32_t kind = action->status == GRADWEIR_ERR_FENCED    ? GRADWEIR_EVENT_FENCED
+                          : action->status == GRADWEIR_ERR_STOPPED ? GRADWEIR_EVENT_STOPPED
+                                                                   : GRADWEIR_EVENT_REFUSED;
     client->failed = action->status;
     memcpy(client->failed_text, action->message.denied.text, sizeof client->failed_text);
+    client_tell(client, kind, action->status, "%s: %s", client->address, client->failed_text);
 }
 
 static void joined(struct gradweir_client *client)
 {
     client->joined = true;
-    log_line(&client->log, LOG_INFO, "client", "joined %s as worker %u.%llu, %u shards",
-             client->address, client->session.worker,
-             (unsigned long long)client->session.incarnation, client->session.members_count);
+    client_tell(client, GRADWEIR_EVENT_JOINED, GRADWEIR_OK,
+                "joined %s as worker %u.%llu, %u shards", client->address, client->session.worker,
+                (unsigned long long)client->session.incarnation, client->session.members_count);
+    client_send_report(client);
 }
 
 static void carry_out(struct gradweir_client *client, const struct session_action *action)
@@ -227,13 +232,19 @@ static bool turn_control(struct gradweir_client *client)
         }
         client->up = event->kind == CONTROL_UP;
         if (!client->session.leaving)
-            log_line(&client->log, client->up ? LOG_INFO : LOG_WARN, "client", "coordinator %s: %s",
-                     client->address, client->up ? "connected" : "connection lost");
+            client_tell(client, client->up ? GRADWEIR_EVENT_CONNECTED : GRADWEIR_EVENT_LOST,
+                        client->up ? GRADWEIR_OK : GRADWEIR_ERR_LOST, "coordinator %s: %s",
+                        client->address, client->up ? "connected" : "connection lost");
         if (client->bound)
             client_event(client,
                          &(struct session_event){.kind = client->up ? SESSION_UP : SESSION_DOWN,
                                                  .now_ns = (int64_t)clock_now_ns()});
     }
+    const char *reason = control_refused(client->control);
+    if (reason && reason != client->turned_away)
+        client_tell(client, GRADWEIR_EVENT_REFUSED, GRADWEIR_ERR_REFUSED, "%s turns us away: %s",
+                    client->address, reason);
+    client->turned_away = reason;
     return any;
 }
 
@@ -266,15 +277,15 @@ static void say_lane(struct gradweir_client *client, uint32_t member)
 {
     char text[TRANSPORT_TEXT_SIZE] = "?";
     (void)transport_describe(client->transport, client->peers[member], text, sizeof text);
-    log_line(&client->log, LOG_INFO, "client", "shard %u at %s: %s", member,
-             client->session.members[member].where.address, text);
+    client_tell(client, GRADWEIR_EVENT_SHARD_CONNECTED, GRADWEIR_OK, "shard %u at %s: %s", member,
+                client->session.members[member].where.address, text);
 }
 
 static void say_lost(struct gradweir_client *client, uint32_t member, const char *reason)
 {
     if (!client->session.leaving && client->session.members[member].state == MEMBER_OPEN)
-        log_line(&client->log, LOG_WARN, "client", "shard %u at %s: %s", member,
-                 client->session.members[member].where.address, reason);
+        client_tell(client, GRADWEIR_EVENT_SHARD_LOST, GRADWEIR_ERR_LOST, "shard %u at %s: %s",
+                    member, client->session.members[member].where.address, reason);
 }
 
 static void transport_told(struct gradweir_client *client, const struct transport_event *event)

@@ -40,12 +40,26 @@ static void name_tensor(const struct gradweir_client *client, uint64_t element,
     }
 }
 
+static void tell_refusal(struct gradweir_client *client, const struct session_action *action)
+{
+    const struct message_receipt *from = &action->message.receipt;
+    gradweir_receipt named = {.status = GRADWEIR_OK};
+    if (from->verdict == VERDICT_NOT_FINITE)
+        name_tensor(client, from->detail, &named);
+    client_tell(client, GRADWEIR_EVENT_PUSH_REFUSED, action->status, "push %llu: %s %s",
+                (unsigned long long)from->name.sequence,
+                from->verdict ? verdict_name(from->verdict) : "its fate is not known here",
+                named.tensor);
+}
+
 void client_verdict(struct gradweir_client *client, const struct session_action *action)
 {
     const struct message_receipt *from = &action->message.receipt;
     const gradweir_ticket ticket = client->buffer_tickets[action->buffer];
     struct result *result = &client->results[ticket % RESULTS];
     client->busy[action->buffer] = false;
+    if (from->verdict != VERDICT_ADMITTED)
+        tell_refusal(client, action);
     if (result->ticket != ticket)
         return; /* nobody waited while 64 others came */
     result->done = true;
@@ -58,10 +72,6 @@ void client_verdict(struct gradweir_client *client, const struct session_action 
                                          .weight = from->weight};
     if (from->verdict == VERDICT_NOT_FINITE)
         name_tensor(client, from->detail, &result->receipt);
-    if (from->verdict != VERDICT_ADMITTED)
-        log_line(&client->log, LOG_INFO, "client", "push %llu: %s %s",
-                 (unsigned long long)from->name.sequence, verdict_name(from->verdict),
-                 result->receipt.tensor);
 }
 
 /* All pulls that are under way get this version: a later one stands for an earlier one that nobody
@@ -94,17 +104,22 @@ static bool has_buffer(const struct gradweir_client *client, uint64_t what)
     return free_buffer(client) != UINT32_MAX;
 }
 
-static gradweir_status may_push(const struct gradweir_client *client, uint32_t purpose,
-                                uint64_t samples)
+static gradweir_status may_push(const struct gradweir_client *client,
+                                const struct session_push_request *wanted)
 {
+    const uint64_t samples = wanted->samples;
     if (!client->bound || client->options.role != GRADWEIR_WORKER)
         return fail(GRADWEIR_ERR_STATE, "push comes after bind, by a worker (this one is %s)",
                     client->bound ? "a reader" : "not bound");
-    if (purpose == PURPOSE_FIRST)
+    if (wanted->purpose == PURPOSE_FIRST)
         return GRADWEIR_OK;
     if (!client->based)
         return fail(GRADWEIR_ERR_STATE, "push before pull: a gradient needs the version it was "
                                         "computed from, so pull and wait first");
+    if (wanted->basis != PULLED_LAST && wanted->basis > client->version)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "basis is %llu: this client has pulled version %llu and none newer",
+                    (unsigned long long)wanted->basis, (unsigned long long)client->version);
     if (client->gathered_samples && samples)
         return fail(GRADWEIR_ERR_STATE,
                     "%llu samples are accumulated: push them with samples = 0, "
@@ -116,15 +131,17 @@ static gradweir_status may_push(const struct gradweir_client *client, uint32_t p
     return GRADWEIR_OK;
 }
 
-gradweir_status client_push(struct gradweir_client *client, uint32_t purpose, uint64_t samples,
-                            gradweir_ticket *ticket)
+gradweir_status client_push(struct gradweir_client *client,
+                            const struct session_push_request *wanted, gradweir_ticket *ticket)
 {
-    TRY(may_push(client, purpose, samples));
+    TRY(may_push(client, wanted));
     TRY(client_wait_until(client, has_buffer, 0, deadline_after(clock_now_ns(), push_patience_ns)));
     const uint32_t buffer = free_buffer(client);
-    struct session_push_request what = {
-        .buffer = buffer, .purpose = purpose, .basis = client->version, .samples = samples};
-    if (purpose == PURPOSE_FIRST)
+    struct session_push_request what = *wanted;
+    what.buffer = buffer;
+    if (wanted->basis == PULLED_LAST)
+        what.basis = client->gathered_samples ? client->gathered_basis : client->version;
+    if (what.purpose == PURPOSE_FIRST)
         TRY(client_body_parameters(client, buffer));
     else if (client->gathered_samples)
         client_body_gathered(client, buffer, &what.samples);
@@ -142,15 +159,31 @@ gradweir_status client_push(struct gradweir_client *client, uint32_t purpose, ui
     return GRADWEIR_OK;
 }
 
-gradweir_status gradweir_push(gradweir_client *client, uint64_t samples, gradweir_ticket *ticket)
+static gradweir_status push_from(struct gradweir_client *client, uint64_t samples, uint64_t basis,
+                                 gradweir_ticket *ticket)
 {
+    const struct session_push_request wanted = {
+        .purpose = PURPOSE_GRADIENT, .samples = samples, .basis = basis};
     gradweir_ticket given;
     client_lock(client);
-    const gradweir_status status = client_push(client, PURPOSE_GRADIENT, samples, &given);
+    const gradweir_status status = client_push(client, &wanted, &given);
     client_unlock(client);
     if (status == GRADWEIR_OK && ticket)
         *ticket = given;
     return status;
+}
+
+gradweir_status gradweir_push(gradweir_client *client, uint64_t samples, gradweir_ticket *ticket)
+{
+    return push_from(client, samples, PULLED_LAST, ticket);
+}
+
+gradweir_status gradweir_push_from(gradweir_client *client, uint64_t samples, uint64_t basis,
+                                   gradweir_ticket *ticket)
+{
+    if (basis == PULLED_LAST)
+        return fail(GRADWEIR_ERR_INVALID, "basis is no version");
+    return push_from(client, samples, basis, ticket);
 }
 
 static gradweir_status pull(struct gradweir_client *client, gradweir_ticket *ticket)

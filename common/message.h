@@ -56,7 +56,8 @@ enum {
     X(PULSE, 32)    /* shard: my progress counters */                                              \
     X(SEAL, 33)   /* coordinator: promise to follow nobody below this epoch, say what you hold */  \
     X(SEALED, 34) /* shard: promised, a SEALED page stream follows; or somebody else reigns */     \
-    X(MOVED, 35)  /* coordinator: a shard's process is another one now; connect to it anew */
+    X(MOVED, 35)  /* coordinator: a shard's process is another one now; connect to it anew */      \
+    X(REPORT, 40) /* worker: numbers for the operator's page */
 
 enum message_kind {
 #define MESSAGE_ENTRY(name, number) MESSAGE_##name = number,
@@ -156,6 +157,20 @@ struct message_receipt {
 
 struct message_bye {
     struct name name; /* sequence unused */
+};
+
+enum { REPORT_MAX = 8, REPORT_NAME_MAX = 32 };
+
+struct report_number {
+    char name[REPORT_NAME_MAX];
+    double value;
+};
+
+/* All of a worker's numbers, each time. */
+struct message_report {
+    struct name name; /* sequence unused */
+    uint32_t numbers_count;
+    struct report_number numbers[REPORT_MAX];
 };
 
 struct message_tune_ask {
@@ -298,6 +313,7 @@ struct message {
         struct message_describe describe;
         struct message_receipt receipt;
         struct message_bye bye;
+        struct message_report report;
         struct message_tune_ask tune_ask;
         struct message_tuned tuned;
         struct message_enlist enlist;

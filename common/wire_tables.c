@@ -103,6 +103,8 @@ static const struct field receipt[] = {NAME(receipt.name),
                                        U32(receipt.next_slot, SLOTS_MAX - 1),
                                        U64(receipt.next_generation)};
 static const struct field bye[] = {NAME(bye.name)};
+static const struct field report[] = {NAME(report.name),
+                                      BLOB(report.numbers, report.numbers_count, REPORT_MAX)};
 static const struct field tune_ask[] = {TEXT(tune_ask.setting), TEXT(tune_ask.value)};
 static const struct field tuned[] = {I32(tuned.status), U64(tuned.index), TEXT(tuned.text)};
 static const struct field enlist[] = {U32(enlist.protocol_oldest, ANY),
@@ -187,6 +189,7 @@ static const struct field_table messages[] = {
     [MESSAGE_SEAL] = TABLE(seal),
     [MESSAGE_SEALED] = TABLE(sealed),
     [MESSAGE_MOVED] = TABLE(moved),
+    [MESSAGE_REPORT] = TABLE(report),
 };
 
 #undef STRUCT
@@ -251,7 +254,7 @@ struct field_table record_fields(uint32_t kind)
     return kind < sizeof records / sizeof *records ? records[kind] : (struct field_table){0};
 }
 
-static_assert(sizeof(struct step_entry) == 8 && sizeof(struct step_group) == 24 &&
-                  sizeof(struct member) == ADDRESS_MAX + 16,
+static_assert(sizeof(struct report_number) == 40 && sizeof(struct step_entry) == 8 &&
+                  sizeof(struct step_group) == 24 && sizeof(struct member) == ADDRESS_MAX + 16,
               "blobs are copied as they lie in memory");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");

@@ -51,6 +51,7 @@ static const struct name *name_of(const struct message *message)
     case MESSAGE_ASK: return &message->ask.name;
     case MESSAGE_DESCRIBE: return &message->describe.name;
     case MESSAGE_BYE: return &message->bye.name;
+    case MESSAGE_REPORT: return &message->report.name;
     default: return NULL;
     }
 }
@@ -60,7 +61,7 @@ static void worker_message(struct order *order, struct peer *peer, struct messag
     const struct name *name = name_of(message);
     const struct ledger_worker *worker = &order->ledger.workers[peer->index];
     if (order->plants.zombie_incarnation && name) {
-        message->ask.name.incarnation = worker->incarnation; /* name comes first in all three */
+        message->ask.name.incarnation = worker->incarnation; /* name comes first in all of them */
         message->ask.name.worker = peer->index;
     }
     if (!name || name->worker != peer->index || name->incarnation != worker->incarnation ||
@@ -75,6 +76,7 @@ static void worker_message(struct order *order, struct peer *peer, struct messag
         order_send(order, peer->number, MESSAGE_BYE)->bye.name = *name;
         joins_leave(order, peer->index, LEAVE_BYE);
         break;
+    case MESSAGE_REPORT: reports_came(order, peer->index, &message->report); break;
     default: break;
     }
 }

@@ -104,6 +104,7 @@ static void append_join(struct order *order, uint32_t index, const struct messag
     worker->joined_ns = order->now_ns;
     worker->asked = worker->granted = 0;
     worker->held = 0;
+    worker->numbers_count = 0;
 }
 
 static uint32_t live_count(const struct order *order)

@@ -9,6 +9,7 @@
  *   judge.c         what was described and has landed: verdicts and receipts
  *   rounds.c        mode = sync: who keeps the others waiting
  *   steps.c         steps, sums, whole versions, flush, drain
+ *   reports.c       workers' own numbers
  *   order_status.c  figures and the status page
  *   order_waits.c   what everything waits for
  *
@@ -29,7 +30,7 @@
 
 enum { KEPT = 256 }; /* newest records, for a shard that comes back a little behind */
 enum { HASHES = 8192, OWED_MAX = 2 * SLOTS_MAX, INTERVALS = 32 };
-enum { STATUS_BYTES = 256 << 10 };
+enum { STATUS_BYTES = 512 << 10 };
 
 enum peer_state { PEER_FREE = 0, PEER_NEW, PEER_JOINING, PEER_WORKER, PEER_SHARD };
 
@@ -68,6 +69,8 @@ struct order_worker {
     uint64_t ticket;         /* of its waiting; smaller is earlier */
     int64_t asked_ns;        /* since when it waits */
     uint32_t held;           /* slots PLACED for it */
+    uint32_t numbers_count;  /* what it reported last */
+    struct report_number numbers[REPORT_MAX];
 };
 
 enum slot_state { SLOT_FREE = 0, SLOT_PLACED, SLOT_WINDOW, SLOT_CLOSING };
@@ -177,6 +180,11 @@ void roster_ready(struct order *order, struct peer *peer, const struct message_r
 void roster_lost(struct order *order, uint32_t number);
 void roster_leases(struct order *order);
 bool roster_live(const struct order *order, uint32_t worker); /* a worker, not a reader */
+
+/* reports.c: a worker's numbers for the status page. */
+struct page;
+void reports_came(struct order *order, uint32_t worker, const struct message_report *report);
+void reports_put(struct page *page, const struct order_worker *worker);
 
 /* joins.c */
 void joins_came(struct order *order, struct peer *peer, const struct message_join *join);

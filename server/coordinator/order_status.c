@@ -83,6 +83,8 @@ static void put_workers(struct page *page, const struct order *order)
                  known->role == ROLE_READER ? "reader" : "worker", known->incarnation,
                  known->last_sequence, worker->held, worker->asked - worker->granted);
         put_verdicts(page, known->verdicts);
+        page_put(page, ",");
+        reports_put(page, worker);
         page_put(page, "}");
     }
     page_put(page, "]");

@@ -36,6 +36,8 @@
  * `parameters` is written during wait (of a pull) and read during offer only. The library has its
  * own buffers, taken at bind: (outstanding + 1) x 4 bytes x elements, and one more for accumulate.
  *
+ * What happened meanwhile (connections, refusals) is kept as events: gradweir_events.
+ *
  * Groups of ranks that act as one worker come with a header of their own. */
 #ifndef GRADWEIR_H
 #define GRADWEIR_H
@@ -130,6 +132,35 @@ typedef struct gradweir_receipt {
     char tensor[64];        /* NOT_FINITE: the tensor's name, "" when merely too large; else "" */
 } gradweir_receipt;
 
+/* A number for the operator's page: a return, a KL divergence, a loss. */
+typedef struct gradweir_number {
+    const char *name; /* 1..31 printable characters */
+    double value;
+} gradweir_number;
+
+enum { GRADWEIR_NUMBERS_MAX = 8 };
+
+/* What happened to a client. */
+enum gradweir_event_kind {
+    GRADWEIR_EVENT_CONNECTED = 1,       /* the coordinator is there */
+    GRADWEIR_EVENT_LOST = 2,            /* and gone; attempts go on by themselves */
+    GRADWEIR_EVENT_JOINED = 3,          /* the job has taken us in, or again */
+    GRADWEIR_EVENT_SHARD_CONNECTED = 4, /* text: by which transport and device */
+    GRADWEIR_EVENT_SHARD_LOST = 5,      /* attempts go on by themselves */
+    GRADWEIR_EVENT_PUSH_REFUSED = 6,    /* a verdict other than ADMITTED */
+    GRADWEIR_EVENT_REFUSED = 7,         /* the coordinator does not let us in; status: why */
+    GRADWEIR_EVENT_FENCED = 8,          /* another process has our identity: for good */
+    GRADWEIR_EVENT_STOPPED = 9          /* the job has ended in order */
+};
+
+typedef struct gradweir_event {
+    uint64_t number;        /* 1, 2, 3, ... of this client: a gap is what was dropped */
+    int64_t time_ns;        /* since 1970 */
+    uint32_t kind;          /* enum gradweir_event_kind; newer libraries may have others */
+    gradweir_status status; /* OK, or why */
+    char text[160];         /* one sentence, for people */
+} gradweir_event;
+
 /* Defaults: 127.0.0.1:7070, identity "" (the servers choose one), a worker, auto, caller, no keys.
  * Whoever was compiled against an older, shorter struct gets that much of it, and its size: the
  * function itself fills the first release's. */
@@ -169,8 +200,15 @@ GRADWEIR_API gradweir_status gradweir_offer(gradweir_client *client, uint32_t ti
 GRADWEIR_API gradweir_status gradweir_push(gradweir_client *client, uint64_t samples,
                                            gradweir_ticket *ticket);
 
+/* As push, when the gradient was computed from an older version than the last pull's: `basis`,
+ * which this client has pulled once. Saying it makes staleness true; ERR_INVALID for a newer one.
+ */
+GRADWEIR_API gradweir_status gradweir_push_from(gradweir_client *client, uint64_t samples,
+                                                uint64_t basis, gradweir_ticket *ticket);
+
 /* Adds the bound gradient, the mean over `samples` samples, to a local sum (no_sync): four
- * accumulates and a push are one push of the whole batch, within rounding. */
+ * accumulates and a push are one push of the whole batch, within rounding. The basis of the sum is
+ * the oldest version that went into it. ERR_STATE before the first pull. */
 GRADWEIR_API gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples);
 
 /* Asks for the newest version. The bound parameter memory is written inside gradweir_wait, so
@@ -215,6 +253,25 @@ GRADWEIR_API gradweir_status gradweir_save(gradweir_client *client);
 /* The job's status as one JSON object, terminated, cut at size. */
 GRADWEIR_API gradweir_status gradweir_status_json(gradweir_client *client, uint32_t timeout_ms,
                                                   char *text, size_t size);
+
+/* Puts numbers on the operator's page (status: workers[].report), beside this worker's name; each
+ * replaces the last of its name. ERR_FULL beyond GRADWEIR_NUMBERS_MAX names, ERR_INVALID for a bad
+ * one; then nothing is changed. Sent at once, and again after a reconnect; nobody answers. */
+GRADWEIR_API gradweir_status gradweir_report(gradweir_client *client,
+                                             const gradweir_number *numbers, size_t count);
+
+/* Takes the oldest events, up to `max`, without waiting; their number. The newest 64 are kept;
+ * *dropped (or NULL) is how many were lost to that since open. Moves what can be moved first, as
+ * gradweir_progress. */
+GRADWEIR_API size_t gradweir_events(gradweir_client *client, gradweir_event *events, size_t max,
+                                    uint64_t *dropped);
+
+/* A descriptor that is readable while events wait, for select, poll or an event loop; the client's
+ * own, until close. With GRADWEIR_PROGRESS_CALLER events arise within calls only. -1: none to be
+ * had. */
+GRADWEIR_API int gradweir_events_fd(gradweir_client *client);
+
+GRADWEIR_API const char *gradweir_event_text(uint32_t kind);
 
 /* Diagnostic lines go to sink, NULL: nowhere; level 0 error, 1 warning, 2 information. Until then
  * warnings go to stderr. Called from whichever thread is inside the library; it must not call back
