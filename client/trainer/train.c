@@ -48,9 +48,9 @@ static gradweir_status train_locally(const struct train_settings *settings,
                 (unsigned long long)learner->counts.not_finite_in_row);
     summary->solved = overseer.solved;
     summary->trials = trial.made;
-    summary->env_steps = overseer.environment_steps;
+    summary->env_steps = summary->learn_steps = overseer.environment_steps;
     summary->mean_return = return_window_mean(&overseer.window);
-    summary->wall_s = pace_wall_seconds() - wall;
+    summary->wall_s = summary->learn_s = pace_wall_seconds() - wall;
     summary->cpu_s = pace_cpu_seconds() - cpu;
     return status;
 }

@@ -80,6 +80,18 @@ static double schedule_steps(const struct train_settings *s)
     return (double)s->anneal_steps / (double)(s->envs * s->rollout) * pushes / (double)s->stride;
 }
 
+/* Words of one text, as a shell without quotes would part them. */
+static void add_words(struct arguments *arguments, const char *words)
+{
+    static char copy[1024];
+    snprintf(copy, sizeof(copy), "%s", words);
+    char *rest = copy;
+    for (char *word; (word = strsep(&rest, " ")) != NULL && arguments->n < ARGUMENTS_MAX;)
+        if (word[0] != '\0')
+            arguments->words[arguments->n++] = word;
+    arguments->words[arguments->n] = NULL;
+}
+
 static void server_arguments(const struct train_settings *s, const char *port_file,
                              struct arguments *arguments)
 {
@@ -105,6 +117,12 @@ static void server_arguments(const struct train_settings *s, const char *port_fi
         add_text(arguments, "--record", s->record);
     if (s->server_log == NULL)
         add_text(arguments, "--log-level", "warn");
+    if (train_is_sync(s)) {
+        add_text(arguments, "--mode", s->mode);
+        add_number(arguments, "--workers-max", (double)(s->workers + 2));
+    }
+    if (s->server_settings != NULL)
+        add_words(arguments, s->server_settings);
 }
 
 static void redirect_log(const char *path)

@@ -1,6 +1,8 @@
-/* Presets: values that learn each environment well. An option on the command line goes over them.
- */
+/* Values that follow from others: presets that learn each environment well, which an option on the
+ * command line goes over, and what the mode means. */
 #include "client/trainer/train_settings.h"
+
+#include <stdio.h>
 
 #include <string.h>
 
@@ -62,4 +64,28 @@ void train_preset_apply(struct train_settings *settings, const char *environment
     for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++)
         if (strcmp(presets[i].name, environment) == 0)
             presets[i].apply(settings);
+}
+
+bool train_is_sync(const struct train_settings *settings)
+{
+    return strcmp(settings->mode, "sync") == 0;
+}
+
+/* A synchronous step takes one gradient of every worker, so the servers need room for them, with
+ * two more for readers. */
+bool train_mode_apply(struct train_settings *settings, struct train_reason *reason)
+{
+    const uint64_t workers = settings->workers;
+    if (!train_is_sync(settings) && strcmp(settings->mode, "async") != 0) {
+        snprintf(reason->text, sizeof(reason->text), "--mode %.60s: must be async or sync",
+                 settings->mode);
+        return false;
+    }
+    if (train_is_sync(settings)) {
+        settings->window = settings->stride = workers;
+        settings->queue = settings->queue < workers + 2 ? workers + 2 : settings->queue;
+    }
+    if (settings->window == 0)
+        settings->window = workers > settings->stride ? workers : settings->stride;
+    return true;
 }

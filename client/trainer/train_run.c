@@ -29,8 +29,10 @@ struct run {
     float *parameters;
     struct return_window window;
     struct learner_counts counts[CHILDREN_MAX];
+    struct train_share shares[CHILDREN_MAX];
     struct curve curve;
-    uint64_t env_steps, version, trials, trial_at;
+    uint64_t env_steps, learn_steps, version, trials, trial_at;
+    double learn_s;
     double began, second, last_pushes;
     bool solved, kill_done;
     bool gone[CHILDREN_MAX];
@@ -101,6 +103,9 @@ static bool is_solved(struct run *run)
 static void hear(struct run *run, const struct channel_news *news)
 {
     run->counts[news->worker] = news->counts;
+    run->shares[news->worker].env_steps += news->environment_steps;
+    run->shares[news->worker].pushes = news->counts.pushes;
+    run->shares[news->worker].admitted = news->counts.admitted;
     run->env_steps += news->environment_steps;
     if (news->version > run->version)
         run->version = news->version;
@@ -197,6 +202,8 @@ static void train(struct run *run)
         if (pace_wall_seconds() - run->second >= 1)
             say_second(run);
     }
+    run->learn_s = pace_wall_seconds() - run->began;
+    run->learn_steps = run->env_steps;
     const double until_s = pace_wall_seconds() + (interrupted ? 0.5 : 5);
     for (size_t i = 0; i < run->settings->workers; i++)
         if (!run->gone[i])
@@ -243,6 +250,10 @@ static bool finish(struct run *run)
 {
     struct train_summary summary = {.solved = run->solved,
                                     .env_steps = run->env_steps,
+                                    .learn_steps = run->learn_steps,
+                                    .learn_s = run->learn_s,
+                                    .shares = run->shares,
+                                    .n_shares = run->settings->workers,
                                     .trials = run->trials,
                                     .mean_return = return_window_mean(&run->window),
                                     .counts = pooled(run)};

@@ -34,6 +34,9 @@ static const struct option options[] = {
     {"window", OPTION_COUNT, AT(window), 0, 256, "gradients that a step averages; 0: one a worker"},
     {"stride", OPTION_COUNT, AT(stride), 1, 256, "new gradients that make a step due"},
     {"queue", OPTION_COUNT, AT(queue), 1, 4096, "room for gradients not yet in the window"},
+    {"mode", OPTION_WORD, AT(mode), 0, 0, "async, or sync: one gradient of each worker a step"},
+    {"server-settings", OPTION_WORD, AT(server_settings), 0, 0,
+     "more words for its own server's command line, in one"},
     {"transport", OPTION_WORD, AT(transport), 0, 0, "of its own server: auto, posix, tcp, rc"},
     {"record", OPTION_WORD, AT(record), 0, 0, "folder that gets the log, for replay"},
     {"server-log", OPTION_WORD, AT(server_log), 0, 0, "file of its own server's lines"},
@@ -100,6 +103,7 @@ void train_settings_init(struct train_settings *settings)
         .shards = 1,
         .stride = 1,
         .queue = 16,
+        .mode = "async",
         .transport = "auto",
         .until = 475,
         .max_steps = 1000000,
@@ -298,9 +302,8 @@ static gradweir_status settle(struct train_settings *settings, struct train_reas
                  "--slow-worker: stretches the sleep of --pace, and there is none");
         return GRADWEIR_ERR_INVALID;
     }
-    if (settings->window == 0)
-        settings->window =
-            settings->workers > settings->stride ? settings->workers : settings->stride;
+    if (!train_mode_apply(settings, reason))
+        return GRADWEIR_ERR_INVALID;
     if (settings->stable) {
         settings->reward_norm = true;
         settings->dual_clip = settings->dual_clip > 0 ? settings->dual_clip : 3;

@@ -31,6 +31,8 @@ struct train_settings {
     uint64_t window; /* 0: as many as workers */
     uint64_t stride;
     uint64_t queue;
+    const char *mode;            /* async or sync */
+    const char *server_settings; /* words for its command line, or NULL */
     const char *transport;
     const char *record;     /* folder of the recording, or NULL */
     const char *server_log; /* file of the server's lines, or NULL: its warnings come through */
@@ -107,6 +109,10 @@ void train_settings_help(const struct train_settings *settings, FILE *file);
 
 /* "name": value, for every option, each followed by a comma. */
 void train_settings_json(const struct train_settings *settings, FILE *file);
+
+/* What the mode means for window, stride and queue. False, with the reason, for an unknown one. */
+bool train_mode_apply(struct train_settings *settings, struct train_reason *reason);
+bool train_is_sync(const struct train_settings *settings);
 
 /* Known-good values for an environment, by its name; none for CartPole, whose values are the
  * defaults. */

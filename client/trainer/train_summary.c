@@ -32,6 +32,16 @@ static void write_count(FILE *file, const char *name, uint64_t value)
     fprintf(file, "  \"%s\": %llu,\n", name, (unsigned long long)value);
 }
 
+static void write_shares(FILE *file, const struct train_summary *s)
+{
+    fputs("  \"per_worker\": [", file);
+    for (size_t i = 0; i < s->n_shares; i++)
+        fprintf(file, "%s{\"env_steps\": %llu, \"pushes\": %llu, \"admitted\": %llu}",
+                i == 0 ? "" : ", ", (unsigned long long)s->shares[i].env_steps,
+                (unsigned long long)s->shares[i].pushes, (unsigned long long)s->shares[i].admitted);
+    fputs("],\n", file);
+}
+
 bool train_summary_write(const struct train_summary *s, const struct train_settings *settings,
                          const char *path)
 {
@@ -41,6 +51,8 @@ bool train_summary_write(const struct train_summary *s, const struct train_setti
     fprintf(file, "{\n  \"solved\": %s,\n", s->solved ? "true" : "false");
     write_count(file, "env_steps", s->env_steps);
     write_count(file, "trials", s->trials);
+    write_count(file, "learn_steps", s->learn_steps);
+    write_number(file, "learn_s", s->learn_s);
     write_number(file, "wall_s", s->wall_s);
     write_number(file, "cpu_s", s->cpu_s);
     write_number(file, "mean_return", s->mean_return);
@@ -52,6 +64,7 @@ bool train_summary_write(const struct train_summary *s, const struct train_setti
     write_count(file, "not_finite", s->counts.not_finite);
     write_number(file, "staleness_mean", staleness_mean(s));
     write_count(file, "staleness_max", s->counts.staleness_max);
+    write_shares(file, s);
     train_settings_json(settings, file);
     fprintf(file, "  \"digest\": \"%016llx\"\n}\n", (unsigned long long)s->digest);
     const bool written = ferror(file) == 0;

@@ -4,16 +4,25 @@
 
 #include "client/trainer/learner.h"
 
+/* What one worker did; of a run with servers. */
+struct train_share {
+    uint64_t env_steps, pushes, admitted;
+};
+
 struct train_summary {
     bool solved;        /* by the training returns, by a trial, and by the final episodes */
     uint64_t env_steps; /* of training; those of trials and of the final episodes are not counted */
     uint64_t trials;
+    uint64_t learn_steps; /* until it was solved or over, without what came while all ended */
+    double learn_s;       /* for these, from the start of the workers on */
     double wall_s;
     double cpu_s;             /* of all processes, with the trials, without the final episodes */
     double mean_return;       /* of the last 100 training episodes */
     double final_mean_return; /* of the fresh episodes with the final parameters, greedy */
     uint64_t version;
     struct learner_counts counts;
+    const struct train_share *shares; /* of each worker; borrowed, NULL without servers */
+    size_t n_shares;
     uint64_t digest; /* of the final parameters */
 };
 

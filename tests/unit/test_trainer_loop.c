@@ -60,6 +60,18 @@ Test(train_settings, a_slow_worker_needs_a_pace_to_stretch)
     cr_expect_eq(s.slow_worker.value, 10);
 }
 
+Test(train_settings, mode_sync_steps_once_per_gradient_of_each_and_has_room_for_them)
+{
+    struct train_settings s;
+    struct train_reason reason;
+    cr_expect_eq(parse(&s, &reason, 2, "--mode", "synch"), GRADWEIR_ERR_INVALID);
+    cr_expect_str_eq(reason.text, "--mode synch: must be async or sync");
+    cr_assert_eq(parse(&s, &reason, 4, "--workers", "20", "--mode", "sync"), GRADWEIR_OK);
+    cr_expect(train_is_sync(&s) && s.window == 20 && s.stride == 20 && s.queue == 22);
+    cr_assert_eq(parse(&s, &reason, 2, "--workers", "20"), GRADWEIR_OK);
+    cr_expect(!train_is_sync(&s) && s.window == 20 && s.stride == 1 && s.queue == 16);
+}
+
 Test(train_settings, the_command_line_goes_over_the_preset_in_any_order)
 {
     struct train_settings s;
