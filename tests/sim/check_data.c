@@ -43,10 +43,11 @@ void check_whole_body(struct sim *sim, const struct sim_name *known, uint32_t sl
 void check_landing(struct sim *sim, uint32_t shard, const struct sim_body *body)
 {
     const uint32_t slot = slot_of(sim, shard, body->target);
-    if (slot >= SLOTS_MAX || sim->slots[slot].resident[shard] == 0)
+    const uint64_t resident = slot < SLOTS_MAX ? sim->shards[shard].places[slot].resident : 0;
+    if (resident == 0)
         return;
     sim_fail(sim, "a body lands in slot %u of shard %u, where admitted generation %llu still lies",
-             slot, shard, (unsigned long long)(sim->slots[slot].resident[shard] & 0xffffffffff));
+             slot, shard, (unsigned long long)(resident & 0xffffffffff));
 }
 
 /* A version leaves a shard only when all shards have it; version 0 is what FIRST says, the same for

@@ -90,7 +90,7 @@ bool check_quiet(struct sim *sim, char *text, size_t size)
             }
     const uint32_t slots = sim->settings.order.window_max + sim->settings.order.queue;
     for (uint32_t i = 0; i < slots; i++)
-        if (sim->slots[i].state == CHECK_CLOSING) {
+        if (sim->coordinators[sim->newest].slots[i].state == CHECK_CLOSING) {
             snprintf(text, size, "slot %u is not freed", i);
             return false;
         }
@@ -104,7 +104,9 @@ bool check_quiet(struct sim *sim, char *text, size_t size)
 static void check_counters(struct sim *sim)
 {
     struct order_figures figures;
-    order_figures(sim->order, &figures);
+    if (sim->coordinators_n > 1)
+        return; /* what others counted is gone with them */
+    order_figures(sim->coordinators[sim->newest].order, &figures);
     uint64_t sum = 0, undescribed = 0, recorded[VERDICTS] = {0};
     for (uint64_t i = 1; i <= sim->index; i++) {
         const struct record *record = &sim->log[i];

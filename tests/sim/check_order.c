@@ -1,4 +1,4 @@
-/* What must hold of the log, of receipts, and of slots, at every step. */
+/* What must hold of names and receipts, and of what a coordinator says, at every step. */
 #include "tests/sim/sim_calls.h"
 
 #include "common/checksum.h"
@@ -70,177 +70,6 @@ void check_described(struct sim *sim, uint32_t worker, const struct message_desc
     known->finite = body_finite(sim, known->body);
 }
 
-/* Records. */
-
-static struct sim_name *judged(struct sim *sim, const struct name *name, uint32_t verdict)
-{
-    struct sim_name *known = check_name(sim, name);
-    if (known->index != 0)
-        sim_fail(sim, "worker %u's gradient %llu has a second verdict, %s, in record %llu",
-                 name->worker, (ull)name->sequence, verdict_name(verdict), (ull)sim->index);
-    known->index = sim->index;
-    known->verdict = verdict;
-    known->version = sim->reference->version;
-    return known;
-}
-
-static const struct sim_name *admitted(struct sim *sim, const struct name *name, uint32_t slot,
-                                       uint64_t generation)
-{
-    struct sim_name *known = judged(sim, name, VERDICT_ADMITTED);
-    struct check_slot *where = &sim->slots[slot];
-    if (!known->body)
-        sim_fail(sim, "worker %u's gradient %llu is admitted and was never described", name->worker,
-                 (ull)name->sequence);
-    if (where->state != CHECK_PLACED || where->generation != generation)
-        sim_fail(sim, "record %llu admits from slot %u, which was not given to it", (ull)sim->index,
-                 slot);
-    check_whole_body(sim, known, slot);
-    if (!known->finite)
-        sim_fail(sim, "worker %u's gradient %llu is admitted and not finite", name->worker,
-                 (ull)name->sequence);
-    for (uint32_t i = 0; i < SIM_SHARDS; i++)
-        where->resident[i] = generation;
-    return known;
-}
-
-static const struct sim_name *check_admit(struct sim *sim, const struct record_admit *admit)
-{
-    const struct sim_name *known = admitted(sim, &admit->name, admit->slot, admit->generation);
-    const uint64_t version = sim->reference->version;
-    const int64_t most = sim->settings.order.law.staleness_max;
-    if (admit->digest != known->digest || admit->basis != known->basis ||
-        admit->samples != known->samples || admit->norm != known->norm)
-        sim_fail(sim, "record %llu does not say what worker %u described", (ull)sim->index,
-                 admit->name.worker);
-    if (admit->basis > version || (most >= 0 && version - admit->basis > (uint64_t)most))
-        sim_fail(sim, "record %llu admits basis %llu at version %llu", (ull)sim->index,
-                 (ull)admit->basis, (ull)version);
-    sim->slots[admit->slot].state = CHECK_WINDOW;
-    sim->counts.admitted++;
-    return known;
-}
-
-static bool refused_rightly(struct sim *sim, const struct sim_name *known, uint32_t verdict)
-{
-    const uint64_t version = sim->reference->version;
-    const int64_t most = sim->settings.order.law.staleness_max;
-    switch (verdict) {
-    case VERDICT_STALE: return most >= 0 && version > known->basis + (uint64_t)most;
-    case VERDICT_FUTURE: return known->basis > version || !sim->reference->first;
-    case VERDICT_NOT_FINITE:
-        return !known->finite || sim->settings.order.law.normalise == LAW_COUNT;
-    case VERDICT_MISMATCH: return known->corrupted;
-    default: return verdict == VERDICT_CANCELLED;
-    }
-}
-
-static void check_refuse(struct sim *sim, const struct record_refuse *refuse)
-{
-    struct sim_name *known = judged(sim, &refuse->name, refuse->verdict);
-    sim->counts.refused++;
-    /* FUTURE may have been right when it was decided from the head, before FIRST. */
-    if (!refused_rightly(sim, known, refuse->verdict) && refuse->verdict != VERDICT_FUTURE)
-        sim_fail(sim, "worker %u's gradient %llu is refused as %s without reason",
-                 refuse->name.worker, (ull)refuse->name.sequence, verdict_name(refuse->verdict));
-}
-
-void check_append(struct sim *sim, const struct record *record)
-{
-    const struct sim_name *known = NULL;
-    char waits[256] = "?";
-    if (sim->index + 1 == SIM_RECORDS && !check_progress(sim, waits, sizeof waits))
-        sim_fail(sim, "%d records, and still: %s", SIM_RECORDS, waits);
-    if (record->index != sim->index + 1 || sim->index + 1 == SIM_RECORDS)
-        sim_fail(sim, "record %llu follows record %llu", (ull)record->index, (ull)sim->index);
-    sim->before = sim->ledger.law.settings;
-    if (ledger_apply(&sim->ledger, record) != GRADWEIR_OK)
-        sim_fail(sim, "a record does not follow: %s", fail_reason());
-    struct law_entry entry;
-    while (ledger_retired(&sim->ledger, &entry))
-        ;
-    sim->index++;
-    sim->counts.records++;
-    sim->log[sim->index] = *record;
-    sim->hashes[sim->index] = sim->ledger.hash;
-    sim_tell(sim, "record %llu: %s", (ull)sim->index, record_name(record->kind));
-    switch (record->kind) {
-    case RECORD_FIRST:
-        known = admitted(sim, &record->first.name, record->first.slot, record->first.generation);
-        break;
-    case RECORD_ADMIT: known = check_admit(sim, &record->admit); break;
-    case RECORD_REFUSE: check_refuse(sim, &record->refuse); break;
-    case RECORD_STEP:
-        sim->counts.steps++;
-        sim->counts.summed_steps += record->step.rounds;
-        sim->counts.flushes += record->step.cause == STEP_FLUSH;
-        break;
-    default: break;
-    }
-    reference_apply(sim, record, known);
-}
-
-/* Slots. */
-
-static void placed(struct sim *sim, const struct name *name, uint32_t index, uint64_t generation)
-{
-    struct check_slot *slot = &sim->slots[index];
-    if (slot->state == CHECK_PLACED && slot->generation == generation)
-        return; /* said again */
-    if (slot->state != CHECK_FREE)
-        sim_fail(sim, "slot %u is given to worker %u before all shards have freed it", index,
-                 name->worker);
-    if (generation <= slot->generation)
-        sim_fail(sim, "slot %u is given again under a generation that it had before", index);
-    memset(slot, 0, sizeof *slot);
-    slot->state = CHECK_PLACED;
-    slot->generation = generation;
-    uint32_t given = 0;
-    for (uint32_t i = 0; i < SLOTS_MAX; i++)
-        given += sim->slots[i].state == CHECK_PLACED;
-    if (given > sim->settings.order.queue)
-        sim_fail(sim, "%u places are given; the queue has room for %u", given,
-                 sim->settings.order.queue);
-}
-
-void check_freed(struct sim *sim, uint32_t shard, const struct message_freed *freed, bool arrived)
-{
-    struct check_slot *slot = &sim->slots[freed->slot];
-    const uint32_t all = (1u << sim->settings.shards) - 1;
-    if (!arrived) {
-        struct shard_figures figures;
-        shard_figures(sim->shards[shard].shard, &figures);
-        if (freed->generation > slot->closed && freed->generation >= slot->generation)
-            sim_fail(sim, "shard %u frees slot %u, which the coordinator has not closed", shard,
-                     freed->slot);
-        if (freed->generation == slot->closed && figures.applied < slot->closed_after)
-            sim_fail(sim, "shard %u frees slot %u before it has applied what reads it", shard,
-                     freed->slot);
-        if (slot->resident[shard] == freed->generation)
-            slot->resident[shard] = 0;
-        return;
-    }
-    if (slot->state != CHECK_CLOSING || slot->generation != freed->generation)
-        return;
-    slot->freed |= 1u << shard;
-    if (slot->freed == all)
-        slot->state = CHECK_FREE;
-}
-
-void check_all_told(struct sim *sim, const struct message *message)
-{
-    if (message->kind != MESSAGE_CLOSE)
-        return;
-    struct check_slot *slot = &sim->slots[message->close.slot];
-    /* A place that was given and taken back within one step was never told to anybody. */
-    if (message->close.generation > slot->generation)
-        slot->generation = message->close.generation;
-    slot->state = CHECK_CLOSING;
-    slot->freed = 0;
-    slot->closed = message->close.generation;
-    slot->closed_after = message->close.after;
-}
-
 /* Receipts. */
 
 static void check_receipt(struct sim *sim, const struct message_receipt *receipt)
@@ -272,36 +101,73 @@ static void check_receipt(struct sim *sim, const struct message_receipt *receipt
     known->receipt = *receipt;
 }
 
-void check_told(struct sim *sim, uint32_t peer, const struct message *message)
+/* Whoever is told that it takes part does so under every later coordinator. */
+static void check_joined(struct sim *sim, const struct message_joined *joined)
 {
-    (void)peer;
+    for (uint32_t i = 0; i < sim->settings.shards; i++)
+        if (shard_ledger(sim->shards[i].shard)->workers[joined->worker].incarnation <
+            joined->incarnation)
+            sim_fail(sim, "worker %u is told that it is in before shard %u has logged it",
+                     joined->worker, i);
+}
+
+void check_told(struct sim *sim, uint32_t coordinator, const struct message *message)
+{
     if (message->kind == MESSAGE_PLACE) {
-        placed(sim, &message->place.name, message->place.slot, message->place.generation);
+        check_placed(sim, coordinator, &message->place);
+    } else if (message->kind == MESSAGE_CLOSE) {
+        check_close_told(sim, coordinator, &message->close);
+    } else if (message->kind == MESSAGE_JOINED) {
+        check_joined(sim, &message->joined);
     } else if (message->kind == MESSAGE_RECEIPT) {
-        check_receipt(sim, &message->receipt);
-        if (message->receipt.next_sequence)
-            placed(sim, &message->receipt.name, message->receipt.next_slot,
-                   message->receipt.next_generation);
+        const struct message_receipt *receipt = &message->receipt;
+        check_receipt(sim, receipt);
+        if (receipt->next_sequence)
+            check_placed(sim, coordinator,
+                         &(struct message_place){.name = receipt->name,
+                                                 .slot = receipt->next_slot,
+                                                 .generation = receipt->next_generation});
     }
 }
 
-bool check_is_old(const struct sim *sim, const struct message *message)
+/* A coordinator appends a record: nothing is decided by that, but what it admits must be there. */
+void check_append(struct sim *sim, uint32_t coordinator, const struct record *record)
+{
+    sim_tell(sim, "%s appends record %llu: %s", story_actor(sim, coordinator), (ull)record->index,
+             record_name(record->kind));
+    if (record->kind != RECORD_FIRST && record->kind != RECORD_ADMIT)
+        return;
+    const bool first = record->kind == RECORD_FIRST;
+    const struct name *name = first ? &record->first.name : &record->admit.name;
+    const uint32_t slot = first ? record->first.slot : record->admit.slot;
+    const struct sim_name *known = check_name(sim, name);
+    if (!known->body)
+        sim_fail(sim, "worker %u's gradient %llu is admitted and was never described", name->worker,
+                 (ull)name->sequence);
+    check_taken(sim, coordinator, slot,
+                first ? record->first.generation : record->admit.generation);
+    if (!check_fenced(sim, coordinator))
+        check_whole_body(sim, known, slot);
+}
+
+/* What a worker has heard stands in the log. */
+void check_heard(struct sim *sim, uint32_t worker, const struct message_receipt *receipt)
+{
+    if (receipt->verdict == VERDICT_NONE || receipt->verdict == VERDICT_QUEUE_FULL)
+        return;
+    struct sim_name *known = check_name(sim, &receipt->name);
+    if (known->index == 0 || known->verdict != receipt->verdict)
+        sim_fail(sim, "worker %u hears %s for gradient %llu, and no record says so", worker,
+                 verdict_name(receipt->verdict), (ull)receipt->name.sequence);
+    known->heard = true;
+}
+
+bool check_is_old(const struct ledger *ledger, const struct message *message)
 {
     if (message->kind != MESSAGE_ASK && message->kind != MESSAGE_DESCRIBE &&
         message->kind != MESSAGE_BYE)
         return false;
     const struct name *name = &message->ask.name; /* it stands first in all three */
-    const struct ledger_worker *worker = &sim->ledger.workers[name->worker];
+    const struct ledger_worker *worker = &ledger->workers[name->worker];
     return worker->state != WORKER_LIVE || worker->incarnation != name->incarnation;
-}
-
-/* One order: every shard's log is the beginning of the coordinator's. */
-void check_shard(struct sim *sim, uint32_t shard)
-{
-    const struct ledger *ledger = shard_ledger(sim->shards[shard].shard);
-    if (ledger->index > sim->index ||
-        (ledger->index > 0 && ledger->hash != sim->hashes[ledger->index]))
-        sim_fail(sim, "shard %u's log is not the beginning of the coordinator's at record %llu",
-                 shard, (ull)ledger->index);
-    check_stepped(sim, shard);
 }

@@ -13,7 +13,9 @@
  *   sim_worker.c     the worker's shell
  *   sim_user.c       its user: pulls, computes, pushes
  *   sim_faults*.c    what goes wrong: processes, networks, servers
- *   check_order.c    what must hold of log, receipts, slots
+ *   check_log.c      what must hold of the log
+ *   check_order.c    what must hold of names, receipts
+ *   check_slots.c    what must hold of slots
  *   check_data.c     what must hold of floats
  *   check_end.c      what must hold when everything is quiet
  *   reference.c      a sequential server of our own: one record after the other on the whole model
@@ -30,9 +32,10 @@
 #include <setjmp.h>
 
 enum {
+    SIM_COORDINATORS = 4, /* at a time: one that reigns, or tries to, and those it replaces */
     SIM_SHARDS = 4,
     SIM_WORKERS = 8,
-    SIM_ACTORS = 1 + SIM_SHARDS + SIM_WORKERS, /* coordinator, shards, workers */
+    SIM_ACTORS = SIM_COORDINATORS + SIM_SHARDS + SIM_WORKERS, /* in this order */
     SIM_EVENTS = 1 << 15,
     SIM_MESSAGES = 4096,
     SIM_PAGE_BYTES = 2048,
@@ -52,7 +55,7 @@ static const int64_t US = 1000, MS = 1000000, SECOND = 1000000000;
 
 enum sim_event_kind {
     SIM_CONTROL = 1, /* a message arrives */
-    SIM_UP,          /* a worker's control connection is there */
+    SIM_UP,          /* a shard or a worker finds a coordinator */
     SIM_DOWN,
     SIM_LOST, /* the coordinator learns that a peer is gone */
     SIM_TICK,
@@ -107,6 +110,7 @@ struct sim_job {
 /* A control connection as the coordinator sees it. */
 struct sim_peer {
     uint32_t actor, process;
+    uint32_t coordinator;
     int64_t cut_ns; /* later messages are lost */
     bool lost;
 };
@@ -129,6 +133,21 @@ struct sim_actor {
     double slowness;       /* factor on its bodies and jobs */
 };
 
+/* A slot as one coordinator sees it. INHERITED: it was somebody else's, who is replaced. */
+enum check_slot_state { CHECK_FREE, CHECK_PLACED, CHECK_WINDOW, CHECK_CLOSING, CHECK_INHERITED };
+
+struct check_slot {
+    enum check_slot_state state;
+    uint64_t generation;
+    uint32_t freed; /* bit per shard: FREED has reached the coordinator */
+};
+
+/* A slot as one shard should see it. */
+struct check_place {
+    uint64_t resident;      /* admitted generation that lies there until FREED */
+    uint64_t closed, after; /* of the CLOSE it has heard last */
+};
+
 struct sim_shard {
     struct shard *shard;
     uint64_t bytes;
@@ -136,6 +155,7 @@ struct sim_shard {
     struct message_member member;
     uint64_t seen_version;
     bool seen_any;
+    struct check_place places[SLOTS_MAX];
 };
 
 enum user_phase { USER_IDLE, USER_PULLING, USER_COMPUTING, USER_WAITING };
@@ -173,13 +193,11 @@ struct sim_name {
     struct message_receipt receipt; /* the first */
 };
 
-enum check_slot_state { CHECK_FREE, CHECK_PLACED, CHECK_WINDOW, CHECK_CLOSING };
-
-struct check_slot {
-    enum check_slot_state state;
-    uint64_t generation, closed, closed_after;
-    uint32_t freed;                /* bit per shard: FREED has reached the coordinator */
-    uint64_t resident[SIM_SHARDS]; /* admitted generation that lies there until FREED */
+struct sim_coordinator {
+    struct order *order;
+    uint32_t number;              /* how many were before it */
+    uint32_t members[SIM_SHARDS]; /* peer of each, from MEMBER; 0: none yet */
+    struct check_slot slots[SLOTS_MAX];
 };
 
 struct reference_entry {
@@ -292,16 +310,17 @@ struct sim {
     size_t layout_bytes;
     uint64_t body_bytes;
     struct sim_actor actors[SIM_ACTORS];
-    struct order *order;
+    struct sim_coordinator *coordinators; /* SIM_COORDINATORS of them */
+    uint32_t newest, coordinators_n;      /* the newest; how many there were */
     struct order_actions order_actions;
-    uint32_t members[SIM_SHARDS]; /* peer of each, from MEMBER; 0: none yet */
     struct sim_shard shards[SIM_SHARDS];
     struct sim_worker *workers; /* SIM_WORKERS of them */
     uint32_t workers_n;
     struct session_actions session_actions;
 
     struct sim_name *names;
-    struct check_slot slots[SLOTS_MAX];
+    uint64_t generations[SLOTS_MAX]; /* highest that was given, per slot */
+    /* The log: what some shard has logged. It stands, whoever reigns next. */
     uint64_t *hashes; /* of records, by index */
     struct record *log;
     uint64_t index;

@@ -26,17 +26,34 @@ int64_t event_delay(struct sim *sim, double factor);
 bool chance(struct random *random, double p);
 double between(struct random *random, double low, double high);
 
-/* sim_control.c */
+/* Actors: coordinators, shards, workers. */
+enum sim_role { COORDINATOR, SHARD, WORKER };
+static inline enum sim_role actor_role(uint32_t actor)
+{
+    return actor < SIM_COORDINATORS                ? COORDINATOR
+           : actor < SIM_COORDINATORS + SIM_SHARDS ? SHARD
+                                                   : WORKER;
+}
 static inline uint32_t actor_shard(uint32_t shard)
 {
-    return 1 + shard;
+    return SIM_COORDINATORS + shard;
 }
 static inline uint32_t actor_worker(uint32_t worker)
 {
-    return 1 + SIM_SHARDS + worker;
+    return SIM_COORDINATORS + SIM_SHARDS + worker;
 }
-void control_start(struct sim *sim);
-void control_up(struct sim *sim, uint32_t actor);
+static inline uint32_t shard_of(uint32_t actor)
+{
+    return actor - SIM_COORDINATORS;
+}
+static inline uint32_t worker_of(uint32_t actor)
+{
+    return actor - SIM_COORDINATORS - SIM_SHARDS;
+}
+
+/* sim_control.c */
+bool control_up(struct sim *sim, uint32_t actor); /* false: no coordinator listens */
+void control_up_at(struct sim *sim, uint32_t actor, int64_t at_ns);
 void control_break(struct sim *sim, uint32_t actor, int64_t tell_ns); /* INT64_MAX: never */
 void control_to_coordinator(struct sim *sim, uint32_t actor, const struct message *message);
 void control_to_peer(struct sim *sim, uint32_t peer, const struct message *message);
@@ -57,8 +74,10 @@ struct sim_connection *data_connection(struct sim *sim, uint32_t number);
 /* sim_server.c */
 void server_start(struct sim *sim);
 void server_stop(struct sim *sim);
+void server_coordinator(struct sim *sim);                       /* a new one starts */
+uint32_t server_promise(const struct sim *sim, uint32_t shard); /* the epoch it follows */
 void server_enlist(struct sim *sim, uint32_t shard);
-void server_order(struct sim *sim, const struct order_event *event);
+void server_order(struct sim *sim, uint32_t coordinator, const struct order_event *event);
 void server_shard(struct sim *sim, uint32_t shard, const struct shard_event *event);
 void server_shard_message(struct sim *sim, uint32_t shard, const struct message *message);
 void server_job(struct sim *sim, const struct sim_event *event);
@@ -95,25 +114,35 @@ void faults_end(struct sim *sim);
 
 /* sim_story.c */
 const char *story_actor(const struct sim *sim, uint32_t actor);
-void story_sent(struct sim *sim, uint32_t actor, bool to_coordinator,
-                const struct message *message);
-void story_heard(struct sim *sim, uint32_t actor, bool by_coordinator,
-                 const struct message *message);
+void story_sent(struct sim *sim, uint32_t from, uint32_t to, const struct message *message);
+void story_heard(struct sim *sim, uint32_t by, uint32_t from, const struct message *message);
 void story_head(struct sim *sim, const struct sim_connection *connection,
                 const struct sim_body *body, bool heard);
 
 /* sim_table.c */
 void table_print(const struct sim_counts *counts, uint64_t seeds, double seconds);
 
-/* check_order.c */
-void check_append(struct sim *sim, const struct record *record);
-void check_told(struct sim *sim, uint32_t peer, const struct message *message);
-void check_all_told(struct sim *sim, const struct message *message);
-void check_described(struct sim *sim, uint32_t worker, const struct message_describe *describe);
-void check_freed(struct sim *sim, uint32_t shard, const struct message_freed *freed, bool arrived);
+/* check_log.c */
+void check_logged(struct sim *sim, uint32_t shard, const struct record *record);
 void check_shard(struct sim *sim, uint32_t shard);
+
+/* check_order.c */
+void check_append(struct sim *sim, uint32_t coordinator, const struct record *record);
+void check_told(struct sim *sim, uint32_t coordinator, const struct message *message);
+void check_described(struct sim *sim, uint32_t worker, const struct message_describe *describe);
+void check_heard(struct sim *sim, uint32_t worker, const struct message_receipt *receipt);
 struct sim_name *check_name(struct sim *sim, const struct name *name);
-bool check_is_old(const struct sim *sim, const struct message *message);
+bool check_is_old(const struct ledger *ledger, const struct message *message);
+
+/* check_slots.c */
+bool check_fenced(const struct sim *sim, uint32_t coordinator); /* some shard follows a later one */
+void check_placed(struct sim *sim, uint32_t coordinator, const struct message_place *place);
+void check_taken(struct sim *sim, uint32_t coordinator, uint32_t slot, uint64_t generation);
+void check_close_told(struct sim *sim, uint32_t coordinator, const struct message_close *close);
+void check_close_heard(struct sim *sim, uint32_t shard, const struct message *message);
+void check_freed_told(struct sim *sim, uint32_t shard, const struct message_freed *freed);
+void check_freed_heard(struct sim *sim, uint32_t coordinator, uint32_t shard,
+                       const struct message_freed *freed);
 
 /* check_data.c */
 void check_whole_body(struct sim *sim, const struct sim_name *known, uint32_t slot);

@@ -40,24 +40,37 @@ void control_release(struct sim *sim, uint32_t message)
     sim->messages_free = message;
 }
 
-void control_up(struct sim *sim, uint32_t actor)
+/* Mostly the newest answers; while times are hostile, now and then one that it replaces. */
+static uint32_t find_coordinator(struct sim *sim)
+{
+    const uint32_t other = (uint32_t)random_below(&sim->network, SIM_COORDINATORS);
+    if (sim->hostile && sim->actors[other].alive && chance(&sim->network, 0.2))
+        return other;
+    return sim->newest;
+}
+
+bool control_up(struct sim *sim, uint32_t actor)
 {
     struct sim_actor *who = &sim->actors[actor];
+    const uint32_t coordinator = find_coordinator(sim);
+    if (!sim->actors[coordinator].alive)
+        return false;
     if (++sim->peers_n >= SIM_PEERS)
         sim_fail(sim, "more than %d control connections: something connects without end",
                  SIM_PEERS);
-    sim->peers[sim->peers_n] =
-        (struct sim_peer){.actor = actor, .process = who->process, .cut_ns = INT64_MAX};
+    sim->peers[sim->peers_n] = (struct sim_peer){
+        .actor = actor, .process = who->process, .coordinator = coordinator, .cut_ns = INT64_MAX};
     who->peer = sim->peers_n;
     who->clock_ns[0] = who->clock_ns[1] = sim->now_ns;
+    return true;
 }
 
-/* Shards have the first peer numbers; workers come and go. */
-void control_start(struct sim *sim)
+void control_up_at(struct sim *sim, uint32_t actor, int64_t at_ns)
 {
-    sim->peers_n = 0;
-    for (uint32_t i = 0; i < sim->settings.shards; i++)
-        control_up(sim, actor_shard(i));
+    event_add(sim, (struct sim_event){.at_ns = at_ns,
+                                      .kind = SIM_UP,
+                                      .actor = actor,
+                                      .process = sim->actors[actor].process});
 }
 
 void control_break(struct sim *sim, uint32_t actor, int64_t tell_ns)
@@ -68,8 +81,11 @@ void control_break(struct sim *sim, uint32_t actor, int64_t tell_ns)
     struct sim_peer *peer = &sim->peers[who->peer];
     const double patience = chance(&sim->network, 0.3) ? 20 : 2; /* up to a missed heartbeat */
     peer->cut_ns = sim->now_ns + event_delay(sim, between(&sim->network, 0, patience));
-    event_add(sim,
-              (struct sim_event){.at_ns = peer->cut_ns + 1, .kind = SIM_LOST, .from = who->peer});
+    event_add(sim, (struct sim_event){.at_ns = peer->cut_ns + 1,
+                                      .kind = SIM_LOST,
+                                      .actor = peer->coordinator,
+                                      .process = sim->actors[peer->coordinator].process,
+                                      .from = who->peer});
     who->peer = 0;
     if (tell_ns != INT64_MAX)
         event_add(sim,
@@ -112,15 +128,16 @@ static int64_t arrival(struct sim *sim, struct sim_actor *who, enum way way, boo
 static void send(struct sim *sim, uint32_t actor, enum way way, const struct message *message)
 {
     struct sim_actor *who = &sim->actors[actor];
+    const uint32_t coordinator = sim->peers[who->peer].coordinator;
+    const uint32_t to = way == TO_COORDINATOR ? coordinator : actor;
+    story_sent(sim, way == TO_COORDINATOR ? actor : coordinator, to, message);
     const bool in_place = keeps_its_place(message);
     struct sim_event event = {.at_ns = arrival(sim, who, way, in_place),
                               .kind = SIM_CONTROL,
+                              .actor = to,
+                              .process = sim->actors[to].process,
                               .from = who->peer,
                               .what = control_copy(sim, message)};
-    if (way == FROM_COORDINATOR) {
-        event.actor = actor;
-        event.process = who->process;
-    }
     event_add(sim, event);
     if (in_place || !troubled(sim, 0.03))
         return;
@@ -132,10 +149,8 @@ static void send(struct sim *sim, uint32_t actor, enum way way, const struct mes
 
 void control_to_coordinator(struct sim *sim, uint32_t actor, const struct message *message)
 {
-    if (sim->actors[actor].peer == 0)
-        return;
-    story_sent(sim, actor, true, message);
-    send(sim, actor, TO_COORDINATOR, message);
+    if (sim->actors[actor].peer != 0)
+        send(sim, actor, TO_COORDINATOR, message);
 }
 
 void control_to_peer(struct sim *sim, uint32_t number, const struct message *message)
@@ -143,10 +158,9 @@ void control_to_peer(struct sim *sim, uint32_t number, const struct message *mes
     if (number == 0)
         return; /* a shard that is not here */
     if (number > sim->peers_n)
-        sim_fail(sim, "the coordinator sends %s to peer %u, which never was",
+        sim_fail(sim, "a coordinator sends %s to peer %u, which never was",
                  message_name(message->kind), number);
     const uint32_t actor = sim->peers[number].actor;
-    story_sent(sim, actor, false, message);
     if (sim->actors[actor].peer != number)
         sim->counts.lost_messages++; /* broken, and not known yet */
     else
@@ -161,26 +175,27 @@ static void to_coordinator(struct sim *sim, const struct sim_event *event)
         sim->counts.lost_messages++;
         return;
     }
-    if (peer->actor > 0 && peer->actor <= SIM_SHARDS && message->kind == MESSAGE_FREED)
-        check_freed(sim, peer->actor - 1, &message->freed, true);
-    story_heard(sim, peer->actor, true, message);
+    story_heard(sim, event->actor, peer->actor, message);
+    if (actor_role(peer->actor) == SHARD && message->kind == MESSAGE_FREED)
+        check_freed_heard(sim, event->actor, shard_of(peer->actor), &message->freed);
     server_order(
-        sim, &(struct order_event){.kind = ORDER_MESSAGE, .peer = event->from, .message = message});
+        sim, event->actor,
+        &(struct order_event){.kind = ORDER_MESSAGE, .peer = event->from, .message = message});
 }
 
 void control_arrives(struct sim *sim, const struct sim_event *event)
 {
     const struct message *message = &sim->messages[event->what].message;
-    if (event->actor == 0) {
+    if (actor_role(event->actor) == COORDINATOR) {
         to_coordinator(sim, event);
     } else if (sim->actors[event->actor].peer != event->from) {
         sim->counts.lost_messages++;
     } else {
-        story_heard(sim, event->actor, false, message);
-        if (event->actor <= SIM_SHARDS)
-            server_shard_message(sim, event->actor - 1, message);
+        story_heard(sim, event->actor, sim->peers[event->from].coordinator, message);
+        if (actor_role(event->actor) == SHARD)
+            server_shard_message(sim, shard_of(event->actor), message);
         else
-            worker_message(sim, event->actor - 1 - SIM_SHARDS, message);
+            worker_message(sim, worker_of(event->actor), message);
     }
     control_release(sim, event->what);
 }

@@ -25,10 +25,7 @@ static void stop_worker(struct sim *sim, uint32_t worker)
     if (ns < 4 * MS)
         return;
     control_break(sim, actor, sim->now_ns);
-    event_add(sim, (struct sim_event){.at_ns = sim->actors[actor].stopped_until_ns + MS / 2,
-                                      .kind = SIM_UP,
-                                      .actor = actor,
-                                      .process = sim->actors[actor].process});
+    control_up_at(sim, actor, sim->actors[actor].stopped_until_ns + MS / 2);
 }
 
 void fault_kill(struct sim *sim, uint32_t worker, int64_t back_ns)

@@ -6,19 +6,11 @@
 enum { BOTH_WAYS = 3 };
 static const int64_t HEARTBEATS = 3 * MS; /* so long nothing may come before a link is given up */
 
-static void reconnect_at(struct sim *sim, uint32_t actor, int64_t at_ns)
-{
-    event_add(sim, (struct sim_event){.at_ns = at_ns,
-                                      .kind = SIM_UP,
-                                      .actor = actor,
-                                      .process = sim->actors[actor].process});
-}
-
 static void break_and_come_back(struct sim *sim, uint32_t actor, double factor)
 {
-    const bool worker = actor > SIM_SHARDS;
+    const bool worker = actor_role(actor) == WORKER;
     control_break(sim, actor, worker ? sim->now_ns : INT64_MAX);
-    reconnect_at(sim, actor, sim->now_ns + event_delay(sim, factor));
+    control_up_at(sim, actor, sim->now_ns + event_delay(sim, factor));
 }
 
 void fault_break_control(struct sim *sim, uint32_t worker)
@@ -47,7 +39,7 @@ void fault_storm(struct sim *sim, uint32_t worker)
     (void)worker;
     sim->counts.storms++;
     sim_tell(sim, "FAULT: everybody's control connection breaks");
-    for (uint32_t i = 1; i < SIM_ACTORS; i++)
+    for (uint32_t i = actor_shard(0); i < SIM_ACTORS; i++)
         if (sim->actors[i].peer != 0 && sim->actors[i].alive)
             break_and_come_back(sim, i, 30);
 }
@@ -146,6 +138,6 @@ void fault_cut(struct sim *sim, const struct sim_event *event)
     const bool deaf = event->what >> 1 & 1;
     const int64_t tell_ns = deaf ? sim->now_ns : heal_ns + event_delay(sim, 4);
     sim_tell(sim, "the control connection of %s is given up", story_actor(sim, event->actor));
-    control_break(sim, event->actor, event->actor > SIM_SHARDS ? tell_ns : INT64_MAX);
-    reconnect_at(sim, event->actor, (tell_ns > heal_ns ? tell_ns : heal_ns) + event_delay(sim, 5));
+    control_break(sim, event->actor, actor_role(event->actor) == WORKER ? tell_ns : INT64_MAX);
+    control_up_at(sim, event->actor, (tell_ns > heal_ns ? tell_ns : heal_ns) + event_delay(sim, 5));
 }

@@ -37,7 +37,7 @@ void fault_slow(struct sim *sim, uint32_t worker)
 /* A process's clock jumps forward, as after a suspended machine: its deadlines are all over. */
 void fault_clock(struct sim *sim, uint32_t worker)
 {
-    const uint32_t index = chance(&sim->faults, 0.3)   ? 0
+    const uint32_t index = chance(&sim->faults, 0.3)   ? sim->newest
                            : chance(&sim->faults, 0.4) ? actor_shard(some_shard(sim))
                                                        : actor_worker(worker);
     struct sim_actor *actor = &sim->actors[index];
@@ -59,7 +59,7 @@ void fault_old_epoch(struct sim *sim, uint32_t worker)
     struct message message = {.kind = MESSAGE_CLOSE, .epoch = 0, .timeline = 1};
     const uint32_t slots = sim->settings.order.window_max + sim->settings.order.queue;
     const uint32_t slot = (uint32_t)random_below(&sim->faults, slots);
-    message.close = (struct message_close){.slot = slot, .generation = sim->slots[slot].generation};
+    message.close = (struct message_close){.slot = slot, .generation = sim->generations[slot]};
     const uint32_t shard = some_shard(sim);
     if (chance(&sim->faults, 0.3) && sim->index > 0) {
         message.kind = MESSAGE_RECORD;

@@ -52,6 +52,7 @@ gradweir_status sim_open(struct sim **out)
     sim->bodies = calloc(SIM_BODIES, sizeof *sim->bodies);
     sim->peers = calloc(SIM_PEERS, sizeof *sim->peers);
     sim->workers = calloc(SIM_WORKERS, sizeof *sim->workers);
+    sim->coordinators = calloc(SIM_COORDINATORS, sizeof *sim->coordinators);
     sim->names = calloc(SIM_NAMES, sizeof *sim->names);
     sim->hashes = calloc(SIM_RECORDS, sizeof *sim->hashes);
     sim->log = calloc(SIM_RECORDS, sizeof *sim->log);
@@ -62,7 +63,8 @@ gradweir_status sim_open(struct sim **out)
     sim->session_actions.items = calloc(SESSION_ACTIONS_MAX, sizeof *sim->session_actions.items);
     bool whole = sim->heap && sim->messages && sim->connections && sim->bodies && sim->peers &&
                  sim->workers && sim->names && sim->hashes && sim->log && sim->reference &&
-                 sim->memory && sim->order_actions.items && sim->session_actions.items;
+                 sim->coordinators && sim->memory && sim->order_actions.items &&
+                 sim->session_actions.items;
     for (uint32_t i = 0; i < SIM_SHARDS; i++) {
         sim->shards[i].actions.max = 1024;
         sim->shards[i].actions.items = calloc(1024, sizeof *sim->shards[i].actions.items);
@@ -87,6 +89,7 @@ void sim_close(struct sim *sim)
     free(sim->log);
     free(sim->hashes);
     free(sim->names);
+    free(sim->coordinators);
     free(sim->workers);
     free(sim->peers);
     free(sim->bodies);
@@ -122,13 +125,15 @@ static void reset(struct sim *sim, uint64_t seed)
     for (uint32_t i = 0; i < SIM_JOBS; i++)
         sim->jobs[i].used = false;
     memset(sim->names, 0, SIM_NAMES * sizeof *sim->names);
-    memset(sim->slots, 0, sizeof sim->slots);
-    memset(sim->members, 0, sizeof sim->members);
+    memset(sim->generations, 0, sizeof sim->generations);
+    sim->newest = sim->coordinators_n = 0;
     memset(sim->actors, 0, sizeof sim->actors);
     for (uint32_t i = 0; i < SIM_ACTORS; i++)
         sim->actors[i].slowness = 1;
-    for (uint32_t i = 0; i < SIM_SHARDS; i++)
+    for (uint32_t i = 0; i < SIM_SHARDS; i++) {
         sim->shards[i].seen_any = false;
+        memset(sim->shards[i].places, 0, sizeof sim->shards[i].places);
+    }
 }
 
 static void start(struct sim *sim)
@@ -138,13 +143,13 @@ static void start(struct sim *sim)
     if (sim->settings.trouble <= 0)
         sim->fault_ns = INT64_MAX;
     reference_init(sim);
-    for (uint32_t i = 0; i <= SIM_SHARDS; i++)
-        sim->actors[i].alive = true;
+    for (uint32_t i = 0; i < sim->settings.shards; i++)
+        sim->actors[actor_shard(i)].alive = true;
     for (uint32_t i = 0; i < SIM_ACTORS; i++)
         sim->actors[i].skew_ns = (int64_t)random_below(&sim->random, 1000000000);
-    for (uint32_t i = 0; i < SIM_SHARDS + SIM_WORKERS; i++)
+    for (uint32_t i = actor_shard(0); i < SIM_ACTORS; i++)
         if (chance(&sim->random, 0.15))
-            sim->actors[1 + i].slowness = between(&sim->random, 2, 10);
+            sim->actors[i].slowness = between(&sim->random, 2, 10);
     server_start(sim);
     for (uint32_t i = 0; i < sim->workers_n; i++)
         event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, 2),
@@ -157,13 +162,13 @@ static void tick(struct sim *sim, const struct sim_event *event)
     const uint32_t actor = event->actor;
     if (sim->actors[actor].tick_ns > event->at_ns)
         return;
-    if (actor == 0)
-        server_order(sim, &(struct order_event){.kind = ORDER_TICK});
-    else if (actor <= SIM_SHARDS)
-        server_shard(sim, actor - 1,
+    if (actor_role(actor) == COORDINATOR)
+        server_order(sim, actor, &(struct order_event){.kind = ORDER_TICK});
+    else if (actor_role(actor) == SHARD)
+        server_shard(sim, shard_of(actor),
                      &(struct shard_event){.kind = SHARD_TICK, .now_ns = sim->now_ns});
     else
-        worker_step(sim, actor - 1 - SIM_SHARDS, (struct session_event){.kind = SESSION_TICK});
+        worker_step(sim, worker_of(actor), (struct session_event){.kind = SESSION_TICK});
 }
 
 /* Nobody connects through a partition. */
@@ -184,20 +189,24 @@ static void shard_up(struct sim *sim, const struct sim_event *event)
     const uint32_t actor = event->actor;
     if (sim->actors[actor].peer != 0 || is_cut_off(sim, event))
         return;
-    control_up(sim, actor);
-    server_enlist(sim, actor - 1);
+    if (control_up(sim, actor))
+        server_enlist(sim, shard_of(actor));
+    else
+        control_up_at(sim, actor, sim->now_ns + event_delay(sim, 10));
 }
 
 static void worker_event(struct sim *sim, const struct sim_event *event)
 {
-    const uint32_t worker = event->actor - 1 - SIM_SHARDS;
+    const uint32_t worker = worker_of(event->actor);
     switch (event->kind) {
     case SIM_UP:
         if (sim->actors[event->actor].peer != 0 || !sim->actors[event->actor].alive ||
             is_cut_off(sim, event))
             break;
-        control_up(sim, event->actor);
-        worker_step(sim, worker, (struct session_event){.kind = SESSION_UP});
+        if (!control_up(sim, event->actor))
+            control_up_at(sim, event->actor, sim->now_ns + event_delay(sim, 10));
+        else
+            worker_step(sim, worker, (struct session_event){.kind = SESSION_UP});
         break;
     case SIM_DOWN:
         if (sim->actors[event->actor].peer == 0)
@@ -208,11 +217,12 @@ static void worker_event(struct sim *sim, const struct sim_event *event)
     }
 }
 
-static void lost(struct sim *sim, uint32_t peer)
+static void lost(struct sim *sim, uint32_t coordinator, uint32_t peer)
 {
     sim->peers[peer].lost = true;
-    sim_tell(sim, "coordinator loses peer %u, %s", peer, story_actor(sim, sim->peers[peer].actor));
-    server_order(sim, &(struct order_event){.kind = ORDER_LOST, .peer = peer});
+    sim_tell(sim, "%s loses peer %u, %s", story_actor(sim, coordinator), peer,
+             story_actor(sim, sim->peers[peer].actor));
+    server_order(sim, coordinator, &(struct order_event){.kind = ORDER_LOST, .peer = peer});
 }
 
 static void handle(struct sim *sim, const struct sim_event *event)
@@ -222,15 +232,14 @@ static void handle(struct sim *sim, const struct sim_event *event)
     sim->hash = (sim->hash ^ (uint64_t)event->at_ns ^ (uint64_t)event->kind << 56 ^
                  (uint64_t)event->actor << 48 ^ (uint64_t)event->what << 24 ^ event->from) *
                 0x9e3779b97f4a7c15;
-    const bool shared = event->actor > SIM_SHARDS;
-    if (shared && event->process != sim->actors[event->actor].process && event->kind != SIM_BODY) {
+    if (event->process != sim->actors[event->actor].process && event->kind != SIM_BODY) {
         if (event->kind == SIM_CONTROL)
             control_release(sim, event->what);
         return;
     }
     switch (event->kind) {
     case SIM_CONTROL: control_arrives(sim, event); break;
-    case SIM_LOST: lost(sim, event->from); break;
+    case SIM_LOST: lost(sim, event->actor, event->from); break;
     case SIM_TICK: tick(sim, event); break;
     case SIM_CUT: fault_cut(sim, event); break;
     case SIM_JOB: server_job(sim, event); break;
@@ -238,7 +247,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
     case SIM_DOWN:
     case SIM_USER:
     case SIM_RESTART:
-        if (shared)
+        if (actor_role(event->actor) == WORKER)
             worker_event(sim, event);
         else
             shard_up(sim, event);
@@ -279,7 +288,7 @@ static void fall_quiet(struct sim *sim)
     if (!sim->settings.drain)
         return;
     sim->counts.drains++;
-    server_order(sim, &(struct order_event){.kind = ORDER_DRAIN});
+    server_order(sim, sim->newest, &(struct order_event){.kind = ORDER_DRAIN});
 }
 
 /* Runs until the end is reached or must have been reached. */

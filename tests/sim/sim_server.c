@@ -25,69 +25,101 @@ void server_wake(struct sim *sim, uint32_t index, int64_t at_ns)
                                       .process = actor->process});
 }
 
-/* The coordinator. */
+/* Coordinators. */
 
 static void send_pages(struct sim *sim, const struct order_action *action)
 {
     const uint32_t pages = content_pages(action->bytes_count);
     for (uint32_t i = 0; i < pages; i++) {
-        struct message message = {.kind = MESSAGE_PAGE, .epoch = 1, .timeline = 1};
+        struct message message = {.kind = MESSAGE_PAGE,
+                                  .epoch = action->message.epoch,
+                                  .timeline = action->message.timeline};
         content_page(action->message.want.content, action->bytes, action->bytes_count, i,
                      &message.page);
         control_to_peer(sim, action->peer, &message);
     }
 }
 
-static void send_all(struct sim *sim, const struct message *message)
+static void carry_out(struct sim *sim, uint32_t index, const struct order_action *action)
 {
-    check_all_told(sim, message);
-    for (uint32_t i = 0; i < sim->settings.shards; i++)
-        control_to_peer(sim, sim->members[i], message);
-}
-
-static void carry_out(struct sim *sim, const struct order_action *action)
-{
+    struct sim_coordinator *coordinator = &sim->coordinators[index];
     switch (action->kind) {
     case ORDER_SEND:
-        check_told(sim, action->peer, &action->message);
+        check_told(sim, index, &action->message);
         if (action->message.kind == MESSAGE_MEMBER)
-            sim->members[action->message.member.shard] = action->peer;
+            coordinator->members[action->message.member.shard] = action->peer;
         control_to_peer(sim, action->peer, &action->message);
         break;
-    case ORDER_SEND_ALL: send_all(sim, &action->message); break;
-    case ORDER_APPEND: check_append(sim, &action->message.record); break;
+    case ORDER_SEND_ALL:
+        check_told(sim, index, &action->message);
+        for (uint32_t i = 0; i < sim->settings.shards; i++)
+            control_to_peer(sim, coordinator->members[i], &action->message);
+        break;
+    case ORDER_APPEND: check_append(sim, index, &action->message.record); break;
     case ORDER_CONTENT: send_pages(sim, action); break;
     case ORDER_DROP: break;
-    case ORDER_SAY: sim_tell(sim, "coordinator says: %s", action->message.denied.text); break;
+    case ORDER_SAY:
+        sim_tell(sim, "%s says: %s", story_actor(sim, index), action->message.denied.text);
+        break;
     case ORDER_EXIT:
-        sim_tell(sim, "coordinator has finished");
+        sim_tell(sim, "%s has finished", story_actor(sim, index));
         sim->exited = true;
         break;
     }
 }
 
-void server_order(struct sim *sim, const struct order_event *given)
+void server_order(struct sim *sim, uint32_t index, const struct order_event *given)
 {
+    struct order *order = sim->coordinators[index].order;
     struct order_figures before, after;
-    struct order_event own = *given;
-    const struct order_event *event = &own;
-    const bool old = event->kind == ORDER_MESSAGE && check_is_old(sim, event->message);
-    own.now_ns = sim->now_ns + sim->actors[0].skew_ns;
+    struct order_event event = *given;
+    const bool old =
+        event.kind == ORDER_MESSAGE && check_is_old(order_ledger(order), event.message);
+    event.now_ns = sim->now_ns + sim->actors[index].skew_ns;
     if (old)
-        order_figures(sim->order, &before);
-    order_step(sim->order, event, &sim->order_actions);
+        order_figures(order, &before);
+    order_step(order, &event, &sim->order_actions);
     if (old) {
-        order_figures(sim->order, &after);
+        order_figures(order, &after);
         if (after.foreign == before.foreign)
-            sim_fail(sim, "the coordinator listens to %s of an incarnation that is over",
-                     message_name(event->message->kind));
+            sim_fail(sim, "%s listens to %s of an incarnation that is over",
+                     story_actor(sim, index), message_name(event.message->kind));
     }
     for (uint32_t i = 0; i < sim->order_actions.count; i++)
-        carry_out(sim, &sim->order_actions.items[i]);
-    const int64_t next = order_next(sim->order);
-    if (event->kind == ORDER_TICK && next <= own.now_ns)
-        sim_fail(sim, "the coordinator's loop spins: its next tick is due in the past");
-    server_wake(sim, 0, next);
+        carry_out(sim, index, &sim->order_actions.items[i]);
+    const int64_t next = order_next(order);
+    if (event.kind == ORDER_TICK && next <= event.now_ns)
+        sim_fail(sim, "the loop of %s spins: its next tick is due in the past",
+                 story_actor(sim, index));
+    server_wake(sim, index, next);
+}
+
+/* The first knows all slots to be free; who comes later inherits them. */
+void server_coordinator(struct sim *sim)
+{
+    uint32_t index = 0;
+    while (index < SIM_COORDINATORS && sim->actors[index].alive)
+        index++;
+    ASSERT(index < SIM_COORDINATORS);
+    struct sim_coordinator *coordinator = &sim->coordinators[index];
+    order_free(coordinator->order);
+    memset(coordinator, 0, sizeof *coordinator);
+    coordinator->number = sim->coordinators_n++;
+    for (uint32_t i = 0; i < SLOTS_MAX && coordinator->number > 0; i++)
+        coordinator->slots[i].state = CHECK_INHERITED;
+    if (order_new(&sim->settings.order, &coordinator->order) != GRADWEIR_OK)
+        sim_fail(sim, "the coordinator: %s", fail_reason());
+    if (sim->plant && order_plant(coordinator->order, sim->plant))
+        sim->planted = true;
+    if (order_actions_max(&sim->settings.order) > sim->order_actions.max)
+        sim_fail(sim, "the simulator has too few coordinator actions");
+    struct sim_actor *actor = &sim->actors[index];
+    actor->alive = true;
+    actor->process++;
+    actor->tick_ns = actor->stopped_until_ns = 0;
+    sim->newest = index;
+    sim_tell(sim, "%s starts", story_actor(sim, index));
+    server_wake(sim, index, order_next(coordinator->order));
 }
 
 /* Shards. */
@@ -109,6 +141,7 @@ static void start_job(struct sim *sim, uint32_t shard, const struct shard_action
         event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, factor),
                                           .kind = SIM_JOB,
                                           .actor = actor_shard(shard),
+                                          .process = sim->actors[actor_shard(shard)].process,
                                           .what = i});
         return;
     }
@@ -177,7 +210,7 @@ static void act(struct sim *sim, uint32_t shard, const struct shard_action *acti
     switch (action->kind) {
     case SHARD_SEND:
         if (action->message.kind == MESSAGE_FREED)
-            check_freed(sim, shard, &action->message.freed, false);
+            check_freed_told(sim, shard, &action->message.freed);
         control_to_coordinator(sim, actor_shard(shard), &action->message);
         break;
     case SHARD_REPLY: reply(sim, shard, action); break;
@@ -200,7 +233,11 @@ void server_shard(struct sim *sim, uint32_t index, const struct shard_event *eve
         return;
     struct shard_event own = *event;
     own.now_ns = sim->now_ns + sim->actors[actor_shard(index)].skew_ns;
+    if (own.kind == SHARD_MESSAGE && own.message->kind == MESSAGE_CLOSE)
+        check_close_heard(sim, index, own.message);
     shard_step(shard->shard, &own, &shard->actions);
+    if (own.kind == SHARD_MESSAGE && own.message->kind == MESSAGE_RECORD)
+        check_logged(sim, index, &own.message->record);
     for (uint32_t i = 0; i < shard->actions.count; i++)
         act(sim, index, &shard->actions.items[i]);
     check_shard(sim, index);
@@ -208,6 +245,11 @@ void server_shard(struct sim *sim, uint32_t index, const struct shard_event *eve
     if (event->kind == SHARD_TICK && next <= own.now_ns)
         sim_fail(sim, "shard %u's loop spins: its next tick is due in the past", index);
     server_wake(sim, actor_shard(index), next);
+}
+
+uint32_t server_promise(const struct sim *sim, uint32_t index)
+{
+    return shard_ledger(sim->shards[index].shard)->epoch;
 }
 
 static void say_ready(struct sim *sim, uint32_t index)
@@ -283,21 +325,17 @@ void server_enlist(struct sim *sim, uint32_t index)
 
 void server_start(struct sim *sim)
 {
-    if (order_new(&sim->settings.order, &sim->order) != GRADWEIR_OK)
-        sim_fail(sim, "the coordinator: %s", fail_reason());
-    if (sim->plant && order_plant(sim->order, sim->plant))
-        sim->planted = true;
-    if (order_actions_max(&sim->settings.order) > sim->order_actions.max)
-        sim_fail(sim, "the simulator has too few coordinator actions");
-    control_start(sim);
+    server_coordinator(sim);
     for (uint32_t i = 0; i < sim->settings.shards; i++)
-        server_enlist(sim, i);
+        control_up_at(sim, actor_shard(i), sim->now_ns);
 }
 
 void server_stop(struct sim *sim)
 {
-    order_free(sim->order);
-    sim->order = NULL;
+    for (uint32_t i = 0; i < SIM_COORDINATORS; i++) {
+        order_free(sim->coordinators[i].order);
+        sim->coordinators[i].order = NULL;
+    }
     for (uint32_t i = 0; i < SIM_SHARDS; i++) {
         if (sim->shards[i].shard)
             munmap(sim->shards[i].shard, sim->shards[i].bytes);

@@ -10,13 +10,13 @@ const char *story_actor(const struct sim *sim, uint32_t actor)
     static char texts[4][32];
     static uint32_t next;
     char *text = texts[next++ % 4];
-    if (actor == 0)
-        return "coordinator";
-    if (actor <= SIM_SHARDS)
-        snprintf(text, 32, "shard %u", actor - 1);
-    else
-        snprintf(text, 32, "worker %u(%.8s)", actor - 1 - SIM_SHARDS,
-                 sim->workers[actor - 1 - SIM_SHARDS].identity);
+    switch (actor_role(actor)) {
+    case COORDINATOR: snprintf(text, 32, "coordinator %u", sim->coordinators[actor].number); break;
+    case SHARD: snprintf(text, 32, "shard %u", shard_of(actor)); break;
+    case WORKER:
+        snprintf(text, 32, "worker %u(%.8s)", worker_of(actor),
+                 sim->workers[worker_of(actor)].identity);
+    }
     return text;
 }
 
@@ -109,17 +109,16 @@ static void tell(struct sim *sim, uint32_t first, const char *verb, uint32_t sec
              story_actor(sim, second), message_name(message->kind), text, message->epoch);
 }
 
-void story_sent(struct sim *sim, uint32_t actor, bool to_coordinator, const struct message *message)
+void story_sent(struct sim *sim, uint32_t from, uint32_t to, const struct message *message)
 {
     if (sim->story)
-        tell(sim, to_coordinator ? actor : 0, "tells", to_coordinator ? 0 : actor, message);
+        tell(sim, from, "tells", to, message);
 }
 
-void story_heard(struct sim *sim, uint32_t actor, bool by_coordinator,
-                 const struct message *message)
+void story_heard(struct sim *sim, uint32_t by, uint32_t from, const struct message *message)
 {
     if (sim->story)
-        tell(sim, by_coordinator ? 0 : actor, "hears", by_coordinator ? actor : 0, message);
+        tell(sim, by, "hears", from, message);
 }
 
 void story_head(struct sim *sim, const struct sim_connection *connection,

@@ -63,6 +63,7 @@ static void verdict(struct sim *sim, uint32_t index, const struct session_action
              receipt->verdict ? verdict_name(receipt->verdict) : "fate unknown");
     if (!worker->busy[action->buffer])
         sim_fail(sim, "worker %u hears a verdict on a push that it had heard of", index);
+    check_heard(sim, index, receipt);
     worker->busy[action->buffer] = false;
     worker->verdicts += receipt->verdict != VERDICT_NONE;
     if (worker->phase == USER_WAITING) {
@@ -202,8 +203,7 @@ void worker_start(struct sim *sim, uint32_t index)
     session_init(&worker->session, &options);
     if (sim->plant && session_plant(&worker->session, sim->plant))
         sim->planted = true;
-    control_up(sim, actor_worker(index));
     sim_tell(sim, "worker %u starts as process %u", index, actor->process);
-    worker_step(sim, index, (struct session_event){.kind = SESSION_UP});
+    control_up_at(sim, actor_worker(index), sim->now_ns);
     worker_think(sim, index, 1);
 }

@@ -1,0 +1,113 @@
+/* What must hold of slots: nobody gets one before all shards have freed it, whoever reigned when it
+ * was taken; no generation comes twice; a shard frees only what it was told to, and not before it
+ * has applied what reads it. */
+#include "tests/sim/sim_calls.h"
+
+#include <string.h>
+
+bool check_fenced(const struct sim *sim, uint32_t coordinator)
+{
+    const uint32_t epoch = order_ledger(sim->coordinators[coordinator].order)->epoch;
+    for (uint32_t i = 0; i < sim->settings.shards; i++)
+        if (sim->shards[i].shard && server_promise(sim, i) > epoch)
+            return true;
+    return false;
+}
+
+static void check_queue(struct sim *sim, const struct sim_coordinator *coordinator)
+{
+    uint32_t given = 0;
+    for (uint32_t i = 0; i < SLOTS_MAX; i++)
+        given += coordinator->slots[i].state == CHECK_PLACED;
+    if (given > sim->settings.order.queue)
+        sim_fail(sim, "%u places are given; the queue has room for %u", given,
+                 sim->settings.order.queue);
+}
+
+void check_placed(struct sim *sim, uint32_t index, const struct message_place *place)
+{
+    struct sim_coordinator *coordinator = &sim->coordinators[index];
+    struct check_slot *slot = &coordinator->slots[place->slot];
+    if (slot->state == CHECK_PLACED && slot->generation == place->generation)
+        return; /* said again */
+    if (slot->state != CHECK_FREE && slot->state != CHECK_INHERITED)
+        sim_fail(sim, "slot %u is given to worker %u before all shards have freed it", place->slot,
+                 place->name.worker);
+    for (uint32_t i = 0; i < sim->settings.shards; i++)
+        if (sim->shards[i].places[place->slot].resident != 0 && !check_fenced(sim, index))
+            sim_fail(sim, "slot %u is given to worker %u, and on shard %u a gradient lies in it",
+                     place->slot, place->name.worker, i);
+    if (place->generation <= slot->generation ||
+        (place->generation <= sim->generations[place->slot] && !check_fenced(sim, index)))
+        sim_fail(sim, "slot %u is given again under a generation that it had before", place->slot);
+    memset(slot, 0, sizeof *slot);
+    slot->state = CHECK_PLACED;
+    slot->generation = place->generation;
+    if (place->generation > sim->generations[place->slot])
+        sim->generations[place->slot] = place->generation;
+    check_queue(sim, coordinator);
+}
+
+/* A record admits what lies there. A coordinator may admit what has landed under another. */
+void check_taken(struct sim *sim, uint32_t index, uint32_t slot, uint64_t generation)
+{
+    struct check_slot *where = &sim->coordinators[index].slots[slot];
+    const bool given = where->state == CHECK_PLACED && where->generation == generation;
+    const bool inherited = where->state == CHECK_INHERITED && generation <= sim->generations[slot];
+    if (!given && !inherited)
+        sim_fail(sim, "a record admits from slot %u, which was not given to it", slot);
+    where->generation = generation;
+    where->state = CHECK_WINDOW;
+}
+
+void check_close_told(struct sim *sim, uint32_t index, const struct message_close *close)
+{
+    struct check_slot *slot = &sim->coordinators[index].slots[close->slot];
+    const bool done = slot->state == CHECK_CLOSING || slot->state == CHECK_FREE;
+    if (done && slot->generation == close->generation)
+        return; /* said again */
+    /* A place that was given and taken back within one step was never told to anybody. */
+    if (close->generation > slot->generation)
+        slot->generation = close->generation;
+    slot->state = CHECK_CLOSING;
+    slot->freed = 0;
+}
+
+/* What comes from an epoch that is over counts for nothing. */
+void check_close_heard(struct sim *sim, uint32_t shard, const struct message *message)
+{
+    const struct message_close *close = &message->close;
+    struct check_place *place = &sim->shards[shard].places[close->slot];
+    if (message->epoch < shard_ledger(sim->shards[shard].shard)->epoch ||
+        close->generation < place->closed)
+        return;
+    place->closed = close->generation;
+    place->after = close->after;
+}
+
+void check_freed_told(struct sim *sim, uint32_t shard, const struct message_freed *freed)
+{
+    struct check_place *place = &sim->shards[shard].places[freed->slot];
+    struct shard_figures figures;
+    shard_figures(sim->shards[shard].shard, &figures);
+    if (freed->generation > place->closed)
+        sim_fail(sim, "shard %u frees slot %u, which the coordinator has not closed", shard,
+                 freed->slot);
+    if (freed->generation == place->closed && figures.applied < place->after)
+        sim_fail(sim, "shard %u frees slot %u before it has applied what reads it", shard,
+                 freed->slot);
+    if (place->resident == freed->generation)
+        place->resident = 0;
+}
+
+void check_freed_heard(struct sim *sim, uint32_t index, uint32_t shard,
+                       const struct message_freed *freed)
+{
+    struct check_slot *slot = &sim->coordinators[index].slots[freed->slot];
+    const uint32_t all = (1u << sim->settings.shards) - 1;
+    if (slot->state != CHECK_CLOSING || slot->generation != freed->generation)
+        return;
+    slot->freed |= 1u << shard;
+    if (slot->freed == all)
+        slot->state = CHECK_FREE;
+}
