@@ -9,7 +9,7 @@ bool check_fenced(const struct sim *sim, uint32_t coordinator)
 {
     const uint32_t epoch = order_ledger(sim->coordinators[coordinator].order)->epoch;
     for (uint32_t i = 0; i < sim->settings.shards; i++)
-        if (sim->shards[i].shard && server_promise(sim, i) > epoch)
+        if (sim->shards[i].shard && shard_promise(sim->shards[i].shard) > epoch)
             return true;
     return false;
 }
@@ -78,7 +78,7 @@ void check_close_heard(struct sim *sim, uint32_t shard, const struct message *me
 {
     const struct message_close *close = &message->close;
     struct check_place *place = &sim->shards[shard].places[close->slot];
-    if (message->epoch < shard_ledger(sim->shards[shard].shard)->epoch ||
+    if (message->epoch != shard_promise(sim->shards[shard].shard) ||
         close->generation < place->closed)
         return;
     place->closed = close->generation;

@@ -38,7 +38,8 @@ enum {
     SIM_ACTORS = SIM_COORDINATORS + SIM_SHARDS + SIM_WORKERS, /* in this order */
     SIM_EVENTS = 1 << 15,
     SIM_MESSAGES = 4096,
-    SIM_PAGE_BYTES = 2048,
+    SIM_PAGES = 256,
+    SIM_CONTENT_BYTES = 256 << 10,
     SIM_CONNECTIONS = 1024,
     SIM_BODIES = 1024,
     SIM_JOBS = 256,
@@ -64,10 +65,11 @@ enum sim_event_kind {
     SIM_HEAD,
     SIM_BODY, /* a body has moved, or its connection broke meanwhile */
     SIM_SENT,
-    SIM_END,     /* one side of a data connection learns that it is gone */
-    SIM_USER,    /* a worker's user has thought */
-    SIM_RESTART, /* a worker's process starts (again) */
-    SIM_CUT      /* a connection over which too little came for too long breaks */
+    SIM_END,      /* one side of a data connection learns that it is gone */
+    SIM_USER,     /* a worker's user has thought */
+    SIM_RESTART,  /* a worker's process starts (again) */
+    SIM_CUT,      /* a connection over which too little came for too long breaks */
+    SIM_SUPERVISE /* somebody looks whether a coordinator is needed */
 };
 
 struct sim_event {
@@ -110,15 +112,14 @@ struct sim_job {
 /* A control connection as the coordinator sees it. */
 struct sim_peer {
     uint32_t actor, process;
-    uint32_t coordinator;
+    uint32_t coordinator, coordinator_process;
     int64_t cut_ns; /* later messages are lost */
     bool lost;
 };
 
 struct sim_message {
-    uint32_t next;
+    uint32_t next, page; /* page: UINT32_MAX when it has none */
     struct message message;
-    uint8_t page[SIM_PAGE_BYTES];
 };
 
 struct sim_actor {
@@ -153,6 +154,7 @@ struct sim_shard {
     uint64_t bytes;
     struct shard_actions actions;
     struct message_member member;
+    uint32_t epoch; /* in which it became a member */
     uint64_t seen_version;
     bool seen_any;
     struct check_place places[SLOTS_MAX];
@@ -297,6 +299,9 @@ struct sim {
     uint64_t events_made;
     struct sim_message *messages;
     uint32_t messages_free;
+    uint8_t (*pages)[PAGE_BYTES_MAX];
+    bool pages_used[SIM_PAGES];
+    uint8_t *content;
     struct sim_connection *connections;
     uint32_t connections_n;
     struct sim_body *bodies;
@@ -306,7 +311,7 @@ struct sim {
     uint32_t peers_n;
 
     struct model *model;
-    uint8_t layout[SIM_PAGE_BYTES];
+    uint8_t layout[2048];
     size_t layout_bytes;
     uint64_t body_bytes;
     struct sim_actor actors[SIM_ACTORS];

@@ -54,6 +54,7 @@ static inline uint32_t worker_of(uint32_t actor)
 /* sim_control.c */
 bool control_up(struct sim *sim, uint32_t actor); /* false: no coordinator listens */
 void control_up_at(struct sim *sim, uint32_t actor, int64_t at_ns);
+void control_lost_at(struct sim *sim, uint32_t actor, uint32_t coordinator, int64_t at_ns);
 void control_break(struct sim *sim, uint32_t actor, int64_t tell_ns); /* INT64_MAX: never */
 void control_to_coordinator(struct sim *sim, uint32_t actor, const struct message *message);
 void control_to_peer(struct sim *sim, uint32_t peer, const struct message *message);
@@ -71,11 +72,12 @@ void data_refuse(struct sim *sim, uint64_t offer);
 void data_event(struct sim *sim, const struct sim_event *event);
 struct sim_connection *data_connection(struct sim *sim, uint32_t number);
 
-/* sim_server.c */
+/* sim_server.c, sim_coordinator.c, sim_shard.c */
 void server_start(struct sim *sim);
 void server_stop(struct sim *sim);
-void server_coordinator(struct sim *sim);                       /* a new one starts */
-uint32_t server_promise(const struct sim *sim, uint32_t shard); /* the epoch it follows */
+void server_coordinator(struct sim *sim); /* a new one starts */
+void server_coordinator_dies(struct sim *sim, uint32_t coordinator);
+
 void server_enlist(struct sim *sim, uint32_t shard);
 void server_order(struct sim *sim, uint32_t coordinator, const struct order_event *event);
 void server_shard(struct sim *sim, uint32_t shard, const struct shard_event *event);

@@ -12,6 +12,16 @@
 
 enum way { TO_COORDINATOR, FROM_COORDINATOR };
 
+static uint32_t find_page(struct sim *sim)
+{
+    for (uint32_t i = 0; i < SIM_PAGES; i++)
+        if (!sim->pages_used[i]) {
+            sim->pages_used[i] = true;
+            return i;
+        }
+    sim_fail(sim, "%d pages are under way: something sends without end", SIM_PAGES);
+}
+
 uint32_t control_copy(struct sim *sim, const struct message *message)
 {
     const uint32_t index = sim->messages_free;
@@ -26,16 +36,19 @@ uint32_t control_copy(struct sim *sim, const struct message *message)
                    sizeof(struct record_step));
     else
         node->message = *message;
+    node->page = UINT32_MAX;
     if (message->kind == MESSAGE_PAGE) {
-        ASSERT(message->page.bytes <= sizeof node->page);
-        memcpy(node->page, message->page.data, message->page.bytes);
-        node->message.page.data = node->page;
+        node->page = find_page(sim);
+        memcpy(sim->pages[node->page], message->page.data, message->page.bytes);
+        node->message.page.data = sim->pages[node->page];
     }
     return index;
 }
 
 void control_release(struct sim *sim, uint32_t message)
 {
+    if (sim->messages[message].page != UINT32_MAX)
+        sim->pages_used[sim->messages[message].page] = false;
     sim->messages[message].next = sim->messages_free;
     sim->messages_free = message;
 }
@@ -58,8 +71,12 @@ bool control_up(struct sim *sim, uint32_t actor)
     if (++sim->peers_n >= SIM_PEERS)
         sim_fail(sim, "more than %d control connections: something connects without end",
                  SIM_PEERS);
-    sim->peers[sim->peers_n] = (struct sim_peer){
-        .actor = actor, .process = who->process, .coordinator = coordinator, .cut_ns = INT64_MAX};
+    sim->peers[sim->peers_n] =
+        (struct sim_peer){.actor = actor,
+                          .process = who->process,
+                          .coordinator = coordinator,
+                          .coordinator_process = sim->actors[coordinator].process,
+                          .cut_ns = INT64_MAX};
     who->peer = sim->peers_n;
     who->clock_ns[0] = who->clock_ns[1] = sim->now_ns;
     return true;
@@ -84,13 +101,25 @@ void control_break(struct sim *sim, uint32_t actor, int64_t tell_ns)
     event_add(sim, (struct sim_event){.at_ns = peer->cut_ns + 1,
                                       .kind = SIM_LOST,
                                       .actor = peer->coordinator,
-                                      .process = sim->actors[peer->coordinator].process,
+                                      .process = peer->coordinator_process,
                                       .from = who->peer});
     who->peer = 0;
     if (tell_ns != INT64_MAX)
         event_add(sim,
                   (struct sim_event){
                       .at_ns = tell_ns, .kind = SIM_DOWN, .actor = actor, .process = who->process});
+}
+
+/* The coordinator's process is dead: its peers notice by and by, and look for another. */
+void control_lost_at(struct sim *sim, uint32_t actor, uint32_t coordinator, int64_t at_ns)
+{
+    const struct sim_actor *who = &sim->actors[actor];
+    if (who->peer != 0 && sim->peers[who->peer].coordinator == coordinator)
+        event_add(sim, (struct sim_event){.at_ns = at_ns,
+                                          .kind = SIM_DOWN,
+                                          .actor = actor,
+                                          .process = who->process,
+                                          .from = who->peer});
 }
 
 /* What opens a connection comes first and once; a shard's records come in the log's order. */
@@ -101,6 +130,7 @@ static bool keeps_its_place(const struct message *message)
     case MESSAGE_MEMBER:
     case MESSAGE_PAGE:
     case MESSAGE_READY:
+    case MESSAGE_SEALED:
     case MESSAGE_RECORD: return true;
     default: return false;
     }
@@ -128,14 +158,16 @@ static int64_t arrival(struct sim *sim, struct sim_actor *who, enum way way, boo
 static void send(struct sim *sim, uint32_t actor, enum way way, const struct message *message)
 {
     struct sim_actor *who = &sim->actors[actor];
-    const uint32_t coordinator = sim->peers[who->peer].coordinator;
+    const struct sim_peer *peer = &sim->peers[who->peer];
+    const uint32_t coordinator = peer->coordinator;
     const uint32_t to = way == TO_COORDINATOR ? coordinator : actor;
     story_sent(sim, way == TO_COORDINATOR ? actor : coordinator, to, message);
     const bool in_place = keeps_its_place(message);
     struct sim_event event = {.at_ns = arrival(sim, who, way, in_place),
                               .kind = SIM_CONTROL,
                               .actor = to,
-                              .process = sim->actors[to].process,
+                              .process =
+                                  way == TO_COORDINATOR ? peer->coordinator_process : who->process,
                               .from = who->peer,
                               .what = control_copy(sim, message)};
     event_add(sim, event);

@@ -52,7 +52,7 @@ bool event_next(struct sim *sim, struct sim_event *event)
     while (sim->heap_n > 0) {
         *event = pop(sim);
         const struct sim_actor *actor = &sim->actors[event->actor];
-        if (event->kind == SIM_BODY || event->kind == SIM_CUT ||
+        if (event->kind == SIM_BODY || event->kind == SIM_CUT || event->kind == SIM_SUPERVISE ||
             event->at_ns >= actor->stopped_until_ns)
             return true;
         event->at_ns = actor->stopped_until_ns;

@@ -52,6 +52,8 @@ gradweir_status sim_open(struct sim **out)
     sim->bodies = calloc(SIM_BODIES, sizeof *sim->bodies);
     sim->peers = calloc(SIM_PEERS, sizeof *sim->peers);
     sim->workers = calloc(SIM_WORKERS, sizeof *sim->workers);
+    sim->pages = calloc(SIM_PAGES, sizeof *sim->pages);
+    sim->content = calloc(1, SIM_CONTENT_BYTES);
     sim->coordinators = calloc(SIM_COORDINATORS, sizeof *sim->coordinators);
     sim->names = calloc(SIM_NAMES, sizeof *sim->names);
     sim->hashes = calloc(SIM_RECORDS, sizeof *sim->hashes);
@@ -63,8 +65,8 @@ gradweir_status sim_open(struct sim **out)
     sim->session_actions.items = calloc(SESSION_ACTIONS_MAX, sizeof *sim->session_actions.items);
     bool whole = sim->heap && sim->messages && sim->connections && sim->bodies && sim->peers &&
                  sim->workers && sim->names && sim->hashes && sim->log && sim->reference &&
-                 sim->coordinators && sim->memory && sim->order_actions.items &&
-                 sim->session_actions.items;
+                 sim->coordinators && sim->pages && sim->content && sim->memory &&
+                 sim->order_actions.items && sim->session_actions.items;
     for (uint32_t i = 0; i < SIM_SHARDS; i++) {
         sim->shards[i].actions.max = 1024;
         sim->shards[i].actions.items = calloc(1024, sizeof *sim->shards[i].actions.items);
@@ -89,6 +91,8 @@ void sim_close(struct sim *sim)
     free(sim->log);
     free(sim->hashes);
     free(sim->names);
+    free(sim->pages);
+    free(sim->content);
     free(sim->coordinators);
     free(sim->workers);
     free(sim->peers);
@@ -119,6 +123,7 @@ static void reset(struct sim *sim, uint64_t seed)
     for (uint32_t i = 0; i < SIM_MESSAGES; i++)
         sim->messages[i].next = i + 1 < SIM_MESSAGES ? i + 1 : UINT32_MAX;
     sim->messages_free = 0;
+    memset(sim->pages_used, 0, sizeof sim->pages_used);
     memset(sim->connections, 0, SIM_CONNECTIONS * sizeof *sim->connections);
     for (uint32_t i = 0; i < SIM_BODIES; i++)
         sim->bodies[i].used = false;
@@ -184,9 +189,29 @@ static bool is_cut_off(struct sim *sim, const struct sim_event *event)
     return true;
 }
 
-static void shard_up(struct sim *sim, const struct sim_event *event)
+/* from: the connection, when it is the coordinator that went. */
+static void went_down(struct sim *sim, const struct sim_event *event)
+{
+    struct sim_actor *actor = &sim->actors[event->actor];
+    if (event->from == 0 || actor->peer != event->from)
+        return;
+    actor->peer = 0;
+    control_up_at(sim, event->actor, sim->now_ns + event_delay(sim, 5));
+}
+
+static void supervise(struct sim *sim)
+{
+    if (!sim->actors[sim->newest].alive)
+        server_coordinator(sim);
+}
+
+static void shard_event(struct sim *sim, const struct sim_event *event)
 {
     const uint32_t actor = event->actor;
+    if (event->kind == SIM_DOWN)
+        went_down(sim, event);
+    if (event->kind != SIM_UP)
+        return;
     if (sim->actors[actor].peer != 0 || is_cut_off(sim, event))
         return;
     if (control_up(sim, actor))
@@ -209,6 +234,7 @@ static void worker_event(struct sim *sim, const struct sim_event *event)
             worker_step(sim, worker, (struct session_event){.kind = SESSION_UP});
         break;
     case SIM_DOWN:
+        went_down(sim, event);
         if (sim->actors[event->actor].peer == 0)
             worker_step(sim, worker, (struct session_event){.kind = SESSION_DOWN});
         break;
@@ -232,7 +258,8 @@ static void handle(struct sim *sim, const struct sim_event *event)
     sim->hash = (sim->hash ^ (uint64_t)event->at_ns ^ (uint64_t)event->kind << 56 ^
                  (uint64_t)event->actor << 48 ^ (uint64_t)event->what << 24 ^ event->from) *
                 0x9e3779b97f4a7c15;
-    if (event->process != sim->actors[event->actor].process && event->kind != SIM_BODY) {
+    if (event->kind != SIM_SUPERVISE && event->process != sim->actors[event->actor].process &&
+        event->kind != SIM_BODY) {
         if (event->kind == SIM_CONTROL)
             control_release(sim, event->what);
         return;
@@ -242,6 +269,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
     case SIM_LOST: lost(sim, event->actor, event->from); break;
     case SIM_TICK: tick(sim, event); break;
     case SIM_CUT: fault_cut(sim, event); break;
+    case SIM_SUPERVISE: supervise(sim); break;
     case SIM_JOB: server_job(sim, event); break;
     case SIM_UP:
     case SIM_DOWN:
@@ -250,7 +278,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
         if (actor_role(event->actor) == WORKER)
             worker_event(sim, event);
         else
-            shard_up(sim, event);
+            shard_event(sim, event);
         break;
     default: data_event(sim, event); break;
     }

@@ -1,0 +1,234 @@
+/* A shard's shell: carries out what the core wants, and looks at each action on the way. Its device
+ * takes its time and reads memory only when it is done. */
+#include "tests/sim/sim_calls.h"
+
+#include "common/checksum.h"
+#include "common/wire.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static void start_job(struct sim *sim, uint32_t shard, const struct shard_action *action)
+{
+    for (uint32_t i = 0; i < SIM_JOBS; i++) {
+        if (sim->jobs[i].used)
+            continue;
+        sim->jobs[i] = (struct sim_job){.used = true,
+                                        .shard = shard,
+                                        .kind = action->kind,
+                                        .token = action->token,
+                                        .offset = action->offset,
+                                        .length = action->length,
+                                        .begin = action->begin,
+                                        .end = action->end};
+        const double factor = 0.3 * sim->actors[actor_shard(shard)].slowness;
+        event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, factor),
+                                          .kind = SIM_JOB,
+                                          .actor = actor_shard(shard),
+                                          .process = sim->actors[actor_shard(shard)].process,
+                                          .what = i});
+        return;
+    }
+    sim_fail(sim, "%d device jobs are under way: something computes without end", SIM_JOBS);
+}
+
+static void scan(const struct sim_job *job, const float *numbers, struct shard_event *done)
+{
+    const uint64_t count = job->length / sizeof(float);
+    struct arithmetic_measure piece;
+    arithmetic_scalar.measure(ARITHMETIC_F32, numbers, count, &piece);
+    done->sum_squares = piece.sum_squares;
+    done->largest_bits = piece.largest_bits;
+    for (uint64_t i = 0; i < count && done->not_finite == UINT64_MAX; i++)
+        if (!isfinite(numbers[i]))
+            done->not_finite = i;
+}
+
+void server_job(struct sim *sim, const struct sim_event *event)
+{
+    struct sim_job *job = &sim->jobs[event->what];
+    struct shard *shard = sim->shards[job->shard].shard;
+    struct shard_event done = {.kind = SHARD_DONE, .token = job->token, .not_finite = UINT64_MAX};
+    struct arithmetic_work work;
+    if (job->kind == SHARD_SCAN) {
+        scan(job, shard_address(shard, job->offset), &done);
+    } else if (job->kind == SHARD_AVERAGE) {
+        shard_work(shard, &work);
+        arithmetic_scalar.average(shard_plan(shard), &work.sources, job->begin, job->end,
+                                  shard_average(shard) + job->begin);
+        shard_measure_average(shard, &arithmetic_scalar, job->begin, job->end);
+    } else {
+        shard_work(shard, &work);
+        arithmetic_scalar.step(shard_plan(shard), &work, job->begin, job->end);
+    }
+    job->used = false;
+    server_shard(sim, job->shard, &done);
+}
+
+static void reply(struct sim *sim, uint32_t shard, const struct shard_action *action)
+{
+    const struct sim_connection *connection = data_connection(sim, (uint32_t)action->peer);
+    if (!connection || connection->ended[SIDE_SHARD])
+        sim_fail(sim, "shard %u replies to a peer that is gone", shard);
+    struct sim_body body = {.connection = connection->number,
+                            .from = SIDE_SHARD,
+                            .head = action->head,
+                            .length = action->length,
+                            .source = action->offset,
+                            .sender_token = action->token ? action->token : UINT64_MAX,
+                            .flip = sim->hostile &&
+                                    chance(&sim->network, 0.01 * sim->settings.trouble)};
+    if (action->head.kind == HEAD_PARAMETERS) {
+        struct head_parameters head;
+        memcpy(&head, &action->head, sizeof head);
+        check_reply(sim, shard, &head);
+        head.crc = checksum_crc32c(0, shard_address(sim->shards[shard].shard, action->offset),
+                                   action->length);
+        memcpy(&body.head, &head, sizeof head);
+    }
+    data_send(sim, &body);
+}
+
+static void send_content(struct sim *sim, uint32_t index, const struct shard_action *action)
+{
+    struct message message = action->message;
+    const size_t count = shard_content(sim->shards[index].shard, sim->content, SIM_CONTENT_BYTES);
+    for (uint32_t i = 0; i < content_pages(count); i++) {
+        content_page(CONTENT_SEALED, sim->content, count, i, &message.page);
+        control_to_coordinator(sim, actor_shard(index), &message);
+    }
+}
+
+static void act(struct sim *sim, uint32_t shard, const struct shard_action *action)
+{
+    switch (action->kind) {
+    case SHARD_SEND:
+        if (action->message.kind == MESSAGE_FREED)
+            check_freed_told(sim, shard, &action->message.freed);
+        control_to_coordinator(sim, actor_shard(shard), &action->message);
+        break;
+    case SHARD_REPLY: reply(sim, shard, action); break;
+    case SHARD_TAKE: data_take(sim, action->offer, action->offset, action->token); break;
+    case SHARD_REFUSE: data_refuse(sim, action->offer); break;
+    case SHARD_HANGUP: data_break(sim, (uint32_t)action->peer); break;
+    case SHARD_SCAN:
+    case SHARD_AVERAGE:
+    case SHARD_STEP: start_job(sim, shard, action); break;
+    case SHARD_KEEP: break;
+    case SHARD_CONTENT: send_content(sim, shard, action); break;
+    case SHARD_SAY: sim_fail(sim, "shard %u: %s", shard, action->message.denied.text);
+    }
+}
+
+void server_shard(struct sim *sim, uint32_t index, const struct shard_event *event)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    if (!shard->shard)
+        return;
+    struct shard_event own = *event;
+    own.now_ns = sim->now_ns + sim->actors[actor_shard(index)].skew_ns;
+    if (own.kind == SHARD_MESSAGE && own.message->kind == MESSAGE_CLOSE)
+        check_close_heard(sim, index, own.message);
+    shard_step(shard->shard, &own, &shard->actions);
+    if (own.kind == SHARD_MESSAGE && own.message->kind == MESSAGE_RECORD)
+        check_logged(sim, index, &own.message->record);
+    for (uint32_t i = 0; i < shard->actions.count; i++)
+        act(sim, index, &shard->actions.items[i]);
+    check_shard(sim, index);
+    const int64_t next = shard_next(shard->shard);
+    if (event->kind == SHARD_TICK && next <= own.now_ns)
+        sim_fail(sim, "shard %u's loop spins: its next tick is due in the past", index);
+    server_wake(sim, actor_shard(index), next);
+}
+
+static void say_ready(struct sim *sim, uint32_t index)
+{
+    const struct shard *shard = sim->shards[index].shard;
+    struct message ready = {.kind = MESSAGE_READY,
+                            .epoch = shard_promise(shard),
+                            .timeline = shard_ledger(shard)->timeline};
+    ready.ready = (struct message_ready){
+        .shard = index, .layout_hash = sim->model->hash, .bytes = sim->shards[index].bytes};
+    control_to_coordinator(sim, actor_shard(index), &ready);
+}
+
+static struct shard_options options_of(const struct sim *sim, uint32_t index)
+{
+    const struct sim_settings *settings = &sim->settings;
+    return (struct shard_options){.member = sim->shards[index].member,
+                                  .epoch = sim->shards[index].epoch,
+                                  .optimizer = settings->order.optimizer,
+                                  .sessions_max = SIM_WORKERS + 2,
+                                  .pulls_max = SIM_WORKERS + 4,
+                                  .chunk_bytes = settings->order.chunk_bytes,
+                                  .tile_elements = settings->tile,
+                                  .pull_patience_ns = settings->pull_patience_ns};
+}
+
+static void begin(struct sim *sim, uint32_t index)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    if (sim->plant && shard_plant(shard->shard, sim->plant))
+        sim->planted = true;
+    if (shard_actions_max(shard->shard) > shard->actions.max)
+        sim_fail(sim, "the simulator has too few shard actions");
+    server_wake(sim, actor_shard(index), 0);
+}
+
+/* The layout is here: memory, then READY. */
+static void make_shard(struct sim *sim, uint32_t index)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    const struct law_settings *law = &sim->settings.order.law;
+    const struct shard_options options = options_of(sim, index);
+    char text[1024];
+    if (shard_arena_bytes(sim->model, law, &options, &shard->bytes, text, sizeof text) !=
+        GRADWEIR_OK)
+        sim_fail(sim, "shard %u: %s", index, fail_reason());
+    /* Fresh pages are zero and cost only where they are touched. */
+    void *arena =
+        mmap(NULL, shard->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT(arena != MAP_FAILED);
+    shard->shard = arena;
+    if (shard_init(arena, shard->bytes, sim->model, law, &options) != GRADWEIR_OK)
+        sim_fail(sim, "shard %u: %s", index, fail_reason());
+    begin(sim, index);
+    say_ready(sim, index);
+}
+
+void server_shard_message(struct sim *sim, uint32_t index, const struct message *message)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    if (shard->shard && message->kind == MESSAGE_MEMBER)
+        say_ready(sim, index); /* a new connection */
+    if (shard->shard) {
+        server_shard(sim, index, &(struct shard_event){.kind = SHARD_MESSAGE, .message = message});
+    } else if (message->kind == MESSAGE_MEMBER) {
+        shard->member = message->member;
+        shard->epoch = message->epoch;
+    } else if (message->kind == MESSAGE_PAGE) {
+        make_shard(sim, index);
+    } else {
+        sim_fail(sim, "shard %u hears %s before it has a model", index,
+                 message_name(message->kind));
+    }
+}
+
+void server_enlist(struct sim *sim, uint32_t index)
+{
+    const struct shard *shard = sim->shards[index].shard;
+    struct message message = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
+    message.enlist = (struct message_enlist){
+        .protocol_oldest = PROTOCOL_OLDEST,
+        .protocol_newest = PROTOCOL_VERSION,
+        .shard = index,
+        .instance = {(uint8_t)(index + 1), (uint8_t)sim->actors[actor_shard(index)].process},
+        .cold = !shard};
+    if (shard) {
+        message.enlist.epoch = shard_promise(shard);
+        message.enlist.index = shard_ledger(shard)->index;
+        message.enlist.hash = shard_ledger(shard)->hash;
+    }
+    control_to_coordinator(sim, actor_shard(index), &message);
+}
