@@ -199,6 +199,7 @@ static bool has_layout(const struct gradweir_client *client, uint64_t what)
 static gradweir_status fetch_model(struct gradweir_client *client, uint64_t deadline_ns)
 {
     gradweir_status status;
+    TRY(client_fresh_content(client)); /* a status may lie there */
     do {
         const uint64_t soon = deadline_after(clock_now_ns(), 200 * CLOCK_MS);
         control_send(

@@ -14,7 +14,7 @@ static bool has_content(const struct gradweir_client *client, uint64_t what)
     return content_whole(client->assembler);
 }
 
-static gradweir_status fresh_assembler(struct gradweir_client *client)
+gradweir_status client_fresh_content(struct gradweir_client *client)
 {
     content_assembler_free(client->assembler);
     client->assembler = NULL;
@@ -24,7 +24,7 @@ static gradweir_status fresh_assembler(struct gradweir_client *client)
 static gradweir_status ask_status(struct gradweir_client *client, uint32_t timeout_ms, char *text,
                                   size_t size)
 {
-    TRY(fresh_assembler(client));
+    TRY(client_fresh_content(client));
     control_send(client->control, CONTROL_SERVER,
                  &(struct message){.kind = MESSAGE_WANT,
                                    .epoch = client->session.epoch,

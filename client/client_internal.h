@@ -149,6 +149,9 @@ void client_send_report(struct gradweir_client *client);
 /* client_ask.c */
 void client_send_layout(struct gradweir_client *client);
 
+/* Forgets what content came so far: the next one that is asked for is then told from it. */
+gradweir_status client_fresh_content(struct gradweir_client *client);
+
 /* client_wait.c */
 gradweir_status client_push(struct gradweir_client *client,
                             const struct session_push_request *wanted, gradweir_ticket *ticket);

@@ -1,6 +1,7 @@
 /* Keeps one value for each row of a table, reads files and command lines into them, prints them. */
 #include "common/settings.h"
 
+#include "common/nearest.h"
 #include "common/settings_value.h"
 
 #include <ctype.h>
@@ -50,45 +51,33 @@ static bool same_name(const char *a, const char *b)
     return *a == *b;
 }
 
-static const struct setting *find(const struct settings *settings, const char *name)
+const struct setting *settings_find(const struct setting *table, size_t count, const char *name)
 {
-    for (size_t i = 0; i < settings->count; i++)
-        if (same_name(settings->table[i].name, name))
-            return &settings->table[i];
+    for (size_t i = 0; i < count; i++)
+        if (same_name(table[i].name, name))
+            return &table[i];
     return NULL;
 }
 
-/* Levenshtein, one row at a time. Names are cut at NAME_MAX_BYTES. */
-static unsigned distance(const char *a, const char *b)
+const char *settings_nearest(const struct setting *table, size_t count, const char *name)
 {
-    unsigned row[NAME_MAX_BYTES + 1];
-    const size_t length = strnlen(b, NAME_MAX_BYTES);
-    for (unsigned j = 0; j <= length; j++)
-        row[j] = j;
-    for (size_t i = 0; i < NAME_MAX_BYTES && a[i]; i++) {
-        unsigned corner = row[0];
-        row[0] = (unsigned)i + 1;
-        for (size_t j = 0; j < length; j++) {
-            const bool equal = a[i] == b[j] || (a[i] == '-' && b[j] == '_');
-            const unsigned replaced = corner + (equal ? 0 : 1);
-            unsigned best = row[j] + 1 < row[j + 1] + 1 ? row[j] + 1 : row[j + 1] + 1;
-            best = replaced < best ? replaced : best;
-            corner = row[j + 1];
-            row[j + 1] = best;
-        }
-    }
-    return row[length];
+    const char *nearest = table[0].name;
+    for (size_t i = 1; i < count; i++)
+        if (nearest_distance(name, table[i].name) < nearest_distance(name, nearest))
+            nearest = table[i].name;
+    return nearest;
+}
+
+static const struct setting *find(const struct settings *settings, const char *name)
+{
+    return settings_find(settings->table, settings->count, name);
 }
 
 static gradweir_status unknown(const struct settings *settings, const char *name,
                                const char *origin)
 {
-    const char *nearest = settings->table[0].name;
-    for (size_t i = 1; i < settings->count; i++)
-        if (distance(name, settings->table[i].name) < distance(name, nearest))
-            nearest = settings->table[i].name;
     return fail(GRADWEIR_ERR_INVALID, "%s: there is no setting \"%.60s\"; the nearest is %s",
-                origin, name, nearest);
+                origin, name, settings_nearest(settings->table, settings->count, name));
 }
 
 static gradweir_status keep(struct settings *settings, const struct setting *row, const char *value,

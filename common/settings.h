@@ -50,6 +50,10 @@ struct setting {
 extern const struct setting settings_server[];
 extern const size_t settings_server_count;
 
+/* The row of that name (- and _ are the same), or NULL; the name that is nearest to a wrong one. */
+const struct setting *settings_find(const struct setting *table, size_t count, const char *name);
+const char *settings_nearest(const struct setting *table, size_t count, const char *name);
+
 struct settings;
 
 /* A settings object with every default of the table, which must outlive it. ASSERTs that the

@@ -117,7 +117,7 @@ const struct setting settings_server[] = {
     /* Slots, patience, liveness. */
     WHOLE("parameter_slots", false, "4", 3, 64, NULL,
           "versions of the parameters a shard can hold at once"),
-    WAIT("pull_patience", true, "10s", 1e7, 3600 * SECOND, NULL,
+    WAIT("pull_patience", false, "10s", 1e7, 3600 * SECOND, NULL,
          "a reader that pins parameters longer is hung up"),
     WAIT("place_patience", true, "10s", 1e7, 3600 * SECOND, NULL, "an unused place expires"),
     WAIT("push_patience", true, "30s", 1e7, 3600 * SECOND, NULL,
@@ -148,7 +148,7 @@ const struct setting settings_server[] = {
     WORDS("record", "", "folder that gets the log and the gradients, for replay; empty: none"),
     BYTES("record_bytes_max", "1GiB", 4096, 1024 * 1024 * GIB, NULL,
           "recording stops there, and says so"),
-    ONE_OF("log_level", true, "info", "error|warn|info|debug", "lines above it are dropped"),
+    ONE_OF("log_level", false, "info", "error|warn|info|debug", "lines above it are dropped"),
 };
 
 const size_t settings_server_count = sizeof settings_server / sizeof *settings_server;

@@ -213,16 +213,23 @@ static void note_end(struct replay *replay)
     snprintf(replay->result.ended_file, sizeof replay->result.ended_file, "%s", file);
 }
 
+/* What comes behind the wanted version's step has nothing to do with it. */
+static bool arrived(const struct replay *replay)
+{
+    if (replay->options->until == UINT64_MAX || !replay->shards[0])
+        return false;
+    const struct ledger *ledger = shard_ledger(replay->shards[0]->shard);
+    return ledger->first && !ledger->stepping && ledger_version(ledger) >= replay->options->until;
+}
+
 /* ERR_AGAIN when the recording, or what is wanted of it, is over. */
 static gradweir_status replay_next(struct replay *replay)
 {
     struct record record;
-    gradweir_status status = recording_next(replay->reader, &record);
-    if (status == GRADWEIR_OK && record.kind == RECORD_STEP &&
-        record.step.version > replay->options->until) {
-        replay->result.until = true;
+    replay->result.until = arrived(replay);
+    if (replay->result.until)
         return GRADWEIR_ERR_AGAIN;
-    }
+    gradweir_status status = recording_next(replay->reader, &record);
     if (status == GRADWEIR_OK && replay->without)
         status = replay_without_record(replay->without, recording_model(replay->reader), &record,
                                        &replay->result);

@@ -154,25 +154,32 @@ static gradweir_status run(const struct settings *settings, const char *folder)
     return status;
 }
 
+static bool asks_help(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+}
+
 int replay_main(int argc, char **argv)
 {
     struct settings *settings;
-    bool help = argc < 2 || argv[1][0] == '-';
+    bool help = argc > 1 && asks_help(argv[1]);
     if (settings_new(table, table_count, &settings) != GRADWEIR_OK)
         return 1;
     gradweir_status status = GRADWEIR_OK;
     int code = 2;
-    if (!help)
+    if (!help && (argc < 2 || argv[1][0] == '-'))
+        status = fail(GRADWEIR_ERR_INVALID, "replay FOLDER ...: the folder comes first");
+    else if (!help)
         status = settings_arguments(settings, argc - 2, (const char *const *)(argv + 2), &help);
     if (status == GRADWEIR_OK && help) {
-        printf("gradweir-server replay FOLDER [--NAME VALUE]...   repeat a recorded run\n\n");
+        printf("gradweirctl replay FOLDER [--NAME VALUE]...   repeat a recorded run\n\n");
         settings_print_help(table, table_count, stdout);
     } else if (status == GRADWEIR_OK) {
         status = run(settings, argv[1]);
         code = status == GRADWEIR_ERR_INVALID || status == GRADWEIR_ERR_UNSUPPORTED ? 2 : 1;
     }
     if (status != GRADWEIR_OK)
-        fprintf(stderr, "gradweir-server replay: %s\n", fail_reason());
+        fprintf(stderr, "replay: %s\n", fail_reason());
     settings_free(settings);
     return status == GRADWEIR_OK ? 0 : code;
 }

@@ -81,38 +81,6 @@ static void worker_message(struct order *order, struct peer *peer, struct messag
     }
 }
 
-static void tune_came(struct order *order, uint32_t peer, const struct message_tune_ask *ask)
-{
-    struct law_settings settings = order->ledger.settings;
-    gradweir_status status = GRADWEIR_OK;
-    if (!order->ledger.mapped || !order_room(order))
-        status = fail(GRADWEIR_ERR_AGAIN, "the job has not begun, or a shard is far behind");
-    else if (!memchr(ask->setting, 0, sizeof ask->setting) ||
-             !memchr(ask->value, 0, sizeof ask->value))
-        status = fail(GRADWEIR_ERR_PROTOCOL, "that is no text");
-    else
-        status = ledger_settings_tune(&settings, ask->setting, ask->value);
-    if (status == GRADWEIR_OK && settings.window > order->options.window_max)
-        status = fail(GRADWEIR_ERR_INVALID, "window is at most window_max, which is %u",
-                      order->options.window_max);
-    if (status == GRADWEIR_OK && order->options.sync &&
-        (settings.window != order->ledger.settings.window ||
-         settings.stride != order->ledger.settings.stride))
-        status = fail(GRADWEIR_ERR_INVALID,
-                      "in mode = sync window and stride are the number of workers");
-    if (status == GRADWEIR_OK) {
-        struct record record = {.kind = RECORD_TUNE};
-        memcpy(record.tune.setting, ask->setting, sizeof ask->setting);
-        memcpy(record.tune.value, ask->value, sizeof ask->value);
-        order_append(order, &record);
-    }
-    struct message *answer = order_send(order, peer, MESSAGE_TUNED);
-    answer->tuned.status = status;
-    answer->tuned.index = status == GRADWEIR_OK ? order->ledger.index : 0;
-    if (status != GRADWEIR_OK)
-        snprintf(answer->tuned.text, sizeof answer->tuned.text, "%s", fail_reason());
-}
-
 static void want_came(struct order *order, uint32_t peer, uint32_t content)
 {
     size_t count = 0;

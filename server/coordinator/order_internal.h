@@ -170,6 +170,9 @@ void inbox_message(struct order *order, const struct order_event *event);
  * JOIN without a name gets the key's. Otherwise it is told why not. */
 bool proven(struct order *order, uint32_t peer, const char *identity, struct message *message);
 
+/* tune.c */
+void tune_came(struct order *order, uint32_t peer, const struct message_tune_ask *ask);
+
 /* roster.c */
 struct peer *roster_find(struct order *order, uint32_t number);
 struct peer *roster_take(struct order *order, uint32_t number); /* NULL: full */

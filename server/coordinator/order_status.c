@@ -116,7 +116,7 @@ static void put_shards(struct page *page, const struct order *order, int64_t now
 size_t order_status(const struct order *order, int64_t now_ns, char *text, size_t size)
 {
     struct page page = {.text = text, .size = size};
-    page_put(&page, "{");
+    page_put(&page, "{\"protocol\":%d,", PROTOCOL_VERSION);
     put_figures(&page, order);
     put_settings(&page, order);
     put_shards(&page, order, now_ns);
