@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/idle.h"
+#include "common/populate.h"
 #include "common/random.h"
 
 #include <errno.h>
@@ -30,6 +31,7 @@ static gradweir_status take_memory(struct shard_loop *loop, const struct model *
         return fail(GRADWEIR_ERR_NO_MEMORY, "shard %u: %llu bytes for its arena: %s",
                     loop->member.shard, (unsigned long long)loop->arena_bytes, strerror(errno));
     loop->shard = arena;
+    TRY(populate_memory(arena, loop->arena_bytes));
     TRY(shard_init(arena, loop->arena_bytes, model, &options->order.law, &shard));
     TRY(shard_loop_tables(loop));
     return transport_memory_map(loop->transport, arena, loop->arena_bytes, &loop->arena_memory);

@@ -72,8 +72,8 @@ class Worker:
         check(lib.gradweir_bind(self.client, tensors, c.c_size_t(len(tensors))))
         return self
 
-    def offer(self):
-        check(lib.gradweir_offer(self.client, 5000))
+    def offer(self, timeout_ms=5000):
+        check(lib.gradweir_offer(self.client, timeout_ms))
         return self
 
     def wait(self, ticket, timeout_ms=5000):
