@@ -94,6 +94,16 @@ void ledger_seal(const struct ledger *ledger, struct record *record);
  * not the next …): the ledger is then unchanged. */
 gradweir_status ledger_apply(struct ledger *ledger, const struct record *record);
 
+/* The bytes, from the ledger's start, that folding this record and asking for retired entries
+ * afterwards may change: at most LEDGER_CHANGES_MAX ranges, and returns how many. For whoever must
+ * be able to undo it. */
+enum { LEDGER_CHANGES_MAX = 5 };
+struct ledger_range {
+    uint64_t offset, bytes;
+};
+uint32_t ledger_changes(const struct ledger *ledger, const struct record *record,
+                        struct ledger_range ranges[LEDGER_CHANGES_MAX]);
+
 /* Entries that left the window since the last call, oldest first (law_retired): their slots may be
  * freed once the records so far are applied. */
 bool ledger_retired(struct ledger *ledger, struct law_entry *entry);

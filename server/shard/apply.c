@@ -15,11 +15,17 @@ static struct record *oldest(struct shard *shard)
 
 static void settle(struct shard *shard)
 {
-    shard->applied = shard->records_count ? oldest(shard)->index - 1 : shard->ledger.index;
+    const uint64_t applied = shard->records_count ? oldest(shard)->index - 1 : shard->ledger.index;
+    if (applied == shard->applied)
+        return;
+    KEEP(shard, shard->applied);
+    shard->applied = applied;
 }
 
 static void pop(struct shard *shard)
 {
+    KEEP(shard, shard->records_first);
+    KEEP(shard, shard->records_count);
     shard->records_first = (shard->records_first + 1) % shard->records_max;
     shard->records_count--;
     settle(shard);
@@ -42,44 +48,62 @@ bool apply_room(const struct shard *shard, const struct record *record)
 
 void apply_logged(struct shard *shard, const struct record *record)
 {
-    if (waits(record))
+    if (waits(record)) {
+        KEEP(shard, shard->records_count);
         records_of(shard)[(shard->records_first + shard->records_count++) % shard->records_max] =
             *record;
+    }
     if (record->kind == RECORD_LEAVE)
         session_left(shard, record->leave.worker, record->leave.incarnation);
     if (record->kind == RECORD_SUMMED) {
+        KEEP(shard, shard->summed_version);
+        KEEP(shard, shard->summed_factor);
         shard->summed_version = record->summed.version;
         shard->summed_factor = record->summed.factor;
     }
 }
 
-static void keep(struct shard *shard, uint64_t index, uint32_t slot)
+static void say_keep(struct shard *shard, uint64_t index, uint32_t slot)
 {
-    if (!shard->options.keep || shard->body_bytes == 0)
-        return;
     struct shard_action *action = act(shard, SHARD_KEEP);
     action->token = index;
     action->offset = slot_offset(shard, slot);
     action->length = shard->body_bytes;
 }
 
+static void keep(struct shard *shard, uint64_t index, uint32_t slot)
+{
+    if (!shard->options.keep || shard->body_bytes == 0)
+        return;
+    ASSERT(shard->keeps_count < SLOTS_MAX);
+    KEEP(shard, shard->keeps_count);
+    shard->keeps[shard->keeps_count++] = (struct keep){.index = index, .slot = slot};
+    say_keep(shard, index, slot);
+}
+
 static void merge_moments(struct shard *shard, uint32_t slot)
 {
     const char *tail = at_offset(shard, slot_offset(shard, slot) + shard->elements * sizeof(float));
-    struct moments *moments = moments_of(shard);
+    const struct moments *before = moments_of(shard, shard->moments_now);
+    struct moments *moments = moments_of(shard, !shard->moments_now);
+    if (shard->moments_count == 0)
+        return;
     for (uint64_t i = 0; i < shard->moments_count; i++) {
         struct moments other;
         memcpy(&other, tail + i * sizeof other, sizeof other);
+        moments[i] = before[i];
         moments_merge(&moments[i], &other);
         if (shard->plant.moments_twice)
             moments_merge(&moments[i], &other);
     }
+    KEEP(shard, shard->moments_now);
+    shard->moments_now = !shard->moments_now;
 }
 
 static void publish_moments(struct shard *shard, uint32_t parameters)
 {
     memcpy(at_offset(shard, parameter_offset(shard, parameters) + shard->elements * sizeof(float)),
-           moments_of(shard), shard->moments_count * sizeof(struct moments));
+           moments_of(shard, shard->moments_now), shard->moments_count * sizeof(struct moments));
 }
 
 static void say_stepped(struct shard *shard)
@@ -94,6 +118,9 @@ static void apply_first(struct shard *shard, const struct record_first *first, u
            at_offset(shard, slot_offset(shard, first->slot)), shard->body_bytes);
     merge_moments(shard, first->slot);
     publish_moments(shard, 0);
+    KEEP(shard, shard->parameters[0]);
+    KEEP(shard, shard->has_first);
+    KEEP(shard, shard->whole_known);
     shard->parameters[0] =
         (struct parameter_slot){.used = true, .timeline = shard->ledger.timeline};
     shard->has_first = shard->whole_known = true;
@@ -148,6 +175,9 @@ static void finish_step(struct shard *shard)
     struct stepping *step = &shard->step;
     struct parameter_slot *made = &shard->parameters[step->to];
     publish_moments(shard, step->to);
+    KEEP(shard, *made);
+    KEEP(shard, shard->version);
+    KEEP(shard, step->phase);
     made->writing = false;
     made->version = step->record.version;
     made->timeline = shard->ledger.timeline;
@@ -174,6 +204,7 @@ static void say_sums(struct shard *shard)
                                           .nodes_count = (uint32_t)count};
     for (size_t i = 0; i < count; i++)
         message->sums.nodes[i] = nodes[i].sum;
+    KEEP(shard, shard->step.phase);
     shard->step.phase = STEP_WAIT_SUMMED;
 }
 
@@ -185,23 +216,16 @@ void apply_say_again(struct shard *shard)
         say_sums(shard);
 }
 
-static uint64_t tile_end(const struct shard *shard)
-{
-    const uint64_t tile =
-        shard->options.tile_elements ? shard->options.tile_elements : TILE_ELEMENTS;
-    const uint64_t end = shard->step.next + tile;
-    return end < shard->elements ? end : shard->elements;
-}
-
 /* The next tile goes to the device; when there is none left, the phase is over. */
 static void next_tile(struct shard *shard)
 {
     struct stepping *step = &shard->step;
+    const uint64_t next = tile_next(shard);
     uint64_t end = tile_end(shard);
     if (shard->plant.torn_step && step->phase == STEP_APPLYING && end == shard->elements &&
-        step->next > 0)
-        end = step->next;
-    if (step->next == end) {
+        next > 0)
+        end = next;
+    if (next == end) {
         if (step->phase == STEP_AVERAGING)
             say_sums(shard);
         else
@@ -210,7 +234,8 @@ static void next_tile(struct shard *shard)
     }
     struct shard_action *action =
         act(shard, step->phase == STEP_AVERAGING ? SHARD_AVERAGE : SHARD_STEP);
-    action->begin = step->next;
+    tile_begin(shard);
+    action->begin = next;
     action->end = end;
     action->token = token_make(TOKEN_TILE, 0, 0);
     step->job = true;
@@ -219,18 +244,21 @@ static void next_tile(struct shard *shard)
 static void begin_step(struct shard *shard, const struct record_step *record)
 {
     struct stepping *step = &shard->step;
+    tile_none(shard);
     step->record = *record;
     step->from = parameters_find(shard, shard->version);
     ASSERT(step->from != UINT32_MAX && record->version == shard->version + 1);
     step->to = parameters_spare(shard);
+    KEEP(shard, step->phase);
     step->phase = STEP_WAIT_SLOT;
     if (step->to == UINT32_MAX)
         return;
+    KEEP(shard, shard->parameters[step->to]);
     shard->parameters[step->to] = (struct parameter_slot){.used = true, .writing = true};
     step->began_ns = shard->now_ns;
-    step->next = 0;
     step->phase = record->rounds ? STEP_AVERAGING : STEP_APPLYING;
     fill_plan(shard);
+    journal_commit(shard); /* tiles are counted on what has happened */
     next_tile(shard);
 }
 
@@ -239,9 +267,11 @@ static bool summed(struct shard *shard)
     struct stepping *step = &shard->step;
     if (shard->summed_version != step->record.version)
         return false;
+    tile_none(shard);
     memcpy(&step->plan.scale, &shard->summed_factor, sizeof(float));
+    KEEP(shard, step->phase);
     step->phase = STEP_APPLYING;
-    step->next = 0;
+    journal_commit(shard);
     next_tile(shard);
     return true;
 }
@@ -251,7 +281,7 @@ void apply_done(struct shard *shard, const struct shard_event *event)
     struct stepping *step = &shard->step;
     ASSERT(step->job && event->status == GRADWEIR_OK);
     step->job = false;
-    step->next = tile_end(shard);
+    tile_done(shard);
     next_tile(shard);
     apply_advance(shard);
 }
@@ -281,9 +311,19 @@ static bool advance_once(struct shard *shard)
 void apply_advance(struct shard *shard)
 {
     const uint64_t before = shard->applied;
+    journal_commit(shard); /* what led here has happened, whatever comes now */
     while (shard->records_count && advance_once(shard))
-        ;
+        journal_commit(shard); /* one record at a time: the journal's bound counts on it */
     settle(shard);
     if (shard->applied != before)
         slots_free_due(shard);
+}
+
+/* What a killed process may not have written to the recording, and the tile it was at. */
+void apply_revive(struct shard *shard)
+{
+    for (uint32_t i = 0; i < shard->keeps_count; i++)
+        say_keep(shard, shard->keeps[i].index, shard->keeps[i].slot);
+    if (shard->step.phase == STEP_AVERAGING || shard->step.phase == STEP_APPLYING)
+        next_tile(shard);
 }

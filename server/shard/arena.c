@@ -1,7 +1,10 @@
 /* Where everything lies in the arena, how many bytes that is, and why. */
 #include "server/shard/shard_internal.h"
 
+#include "common/checksum.h"
+
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +13,30 @@ static const uint64_t alignment = 64;
 static uint64_t round_up(uint64_t bytes)
 {
     return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* Everything one record can change: half of struct ledger at most (a window and one worker), and
+ * every slot once or twice. */
+static uint64_t journal_bytes(const struct shard_options *options)
+{
+    return sizeof(struct ledger) / 2 + 2 * options->member.slots * (sizeof(struct slot) + 32) +
+           4096;
+}
+
+static bool in_range(const struct model_tensor *tensor, const struct model_range *range)
+{
+    return tensor->kind == MODEL_PARAMETER && tensor->offset < range->first + range->elements &&
+           tensor->offset + tensor->elements > range->first && range->elements > 0;
+}
+
+static uint32_t count_pieces(const struct model *model, const struct shard_options *options)
+{
+    const struct model_range range =
+        model_shard(model, options->member.members, options->member.shard);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->tensors_count; i++)
+        count += in_range(&model->tensors[i], &range);
+    return count;
 }
 
 /* The sizes that follow from model, law and options, before offsets. */
@@ -32,9 +59,14 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->chunks =
         (uint32_t)((shard->body_bytes + options->chunk_bytes - 1) / options->chunk_bytes);
     shard->bit_words = (shard->chunks + 63) / 64;
+    const uint64_t tile = options->tile_elements ? options->tile_elements : TILE_ELEMENTS;
+    shard->tile = tile < range.elements ? tile : range.elements;
+    shard->journal.bytes = options->warm ? journal_bytes(options) : 0;
     shard->records_max = 2 * options->member.slots + WINDOW_MAX + 2;
     shard->layout_hash = model->hash;
     shard->layout_bytes = model_encoded_bytes(model);
+    shard->pieces_count = count_pieces(model, options);
+    shard->average = law->clip_average > 0;
     shard->groups_count = model->groups_count;
     memcpy(shard->groups, model->groups, sizeof shard->groups);
 }
@@ -46,41 +78,27 @@ static uint64_t take(uint64_t *end, uint64_t bytes)
     return offset;
 }
 
-static uint64_t lay_out(struct shard *shard, uint32_t pieces, bool average)
+void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *bytes)
 {
     const struct shard_options *options = &shard->options;
+    const uint64_t redo = options->warm ? shard->states_count * shard->tile * sizeof(float) : 0;
     uint64_t end = round_up(sizeof *shard);
-    shard->at.sessions = take(&end, options->sessions_max * sizeof(struct session));
-    shard->at.pulls = take(&end, options->pulls_max * sizeof(struct pull));
-    shard->at.records = take(&end, shard->records_max * sizeof(struct record));
-    shard->at.pieces = take(&end, pieces * sizeof(struct arithmetic_range));
-    shard->at.sums = take(&end, shard->blocks * sizeof(double));
-    shard->at.moments = take(&end, shard->moments_count * sizeof(struct moments));
-    shard->at.bits =
-        take(&end, (uint64_t)options->member.slots * shard->bit_words * sizeof(uint64_t));
-    shard->at.kept = take(&end, options->member.ring * sizeof(struct record));
-    shard->at.layout = take(&end, shard->layout_bytes);
-    shard->at.slots = take(&end, options->member.slots * shard->slot_stride);
-    shard->at.parameters = take(&end, options->member.parameter_slots * shard->parameter_stride);
-    shard->at.states = take(&end, shard->states_count * shard->state_stride);
-    shard->at.average = take(&end, average ? shard->state_stride : 0);
-    return end;
-}
-
-static bool in_range(const struct model_tensor *tensor, const struct model_range *range)
-{
-    return tensor->kind == MODEL_PARAMETER && tensor->offset < range->first + range->elements &&
-           tensor->offset + tensor->elements > range->first && range->elements > 0;
-}
-
-static uint32_t count_pieces(const struct model *model, const struct shard_options *options)
-{
-    const struct model_range range =
-        model_shard(model, options->member.members, options->member.shard);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < model->tensors_count; i++)
-        count += in_range(&model->tensors[i], &range);
-    return count;
+    at->sessions = take(&end, options->sessions_max * sizeof(struct session));
+    at->pulls = take(&end, options->pulls_max * sizeof(struct pull));
+    at->records = take(&end, shard->records_max * sizeof(struct record));
+    at->bits = take(&end, (uint64_t)options->member.slots * shard->bit_words * sizeof(uint64_t));
+    at->journal = take(&end, shard->journal.bytes);
+    at->pieces = take(&end, shard->pieces_count * sizeof(struct arithmetic_range));
+    at->sums = take(&end, shard->blocks * sizeof(double));
+    at->moments = take(&end, 2 * shard->moments_count * sizeof(struct moments));
+    at->kept = take(&end, (uint64_t)kept_places(shard) * sizeof(struct record));
+    at->layout = take(&end, shard->layout_bytes);
+    at->redo = take(&end, redo);
+    at->slots = take(&end, options->member.slots * shard->slot_stride);
+    at->parameters = take(&end, options->member.parameter_slots * shard->parameter_stride);
+    at->states = take(&end, shard->states_count * shard->state_stride);
+    at->average = take(&end, shard->average ? shard->state_stride : 0);
+    *bytes = end;
 }
 
 static gradweir_status check(const struct model *model, const struct shard_options *options)
@@ -135,7 +153,7 @@ gradweir_status shard_arena_bytes(const struct model *model, const struct law_se
     static _Thread_local struct shard sizes;
     TRY(check(model, options));
     measure(&sizes, model, law, options);
-    *bytes = lay_out(&sizes, count_pieces(model, options), law->clip_average > 0);
+    arena_offsets(&sizes, &sizes.at, bytes);
     explain(&sizes, *bytes, text, size);
     return GRADWEIR_OK;
 }
@@ -145,13 +163,14 @@ static void cut_pieces(struct shard *shard, const struct model *model)
     const struct model_range range =
         model_shard(model, shard->options.member.members, shard->options.member.shard);
     struct arithmetic_range *pieces = at_offset(shard, shard->at.pieces);
+    uint32_t count = 0;
     for (uint32_t i = 0; i < model->parameter_tensors; i++) {
         const struct model_tensor *tensor = model->by_offset[i];
         if (!in_range(tensor, &range))
             continue;
         const uint64_t begin = tensor->offset > range.first ? tensor->offset - range.first : 0;
         const uint64_t end = tensor->offset + tensor->elements - range.first;
-        pieces[shard->pieces_count++] =
+        pieces[count++] =
             (struct arithmetic_range){.begin = begin,
                                       .end = end < range.elements ? end : range.elements,
                                       .group = tensor->group,
@@ -165,7 +184,8 @@ gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *mode
     struct shard *shard = arena;
     TRY(check(model, options));
     measure(shard, model, law, options);
-    const uint64_t need = lay_out(shard, count_pieces(model, options), law->clip_average > 0);
+    uint64_t need;
+    arena_offsets(shard, &shard->at, &need);
     if (need > bytes)
         return fail(GRADWEIR_ERR_NO_MEMORY, "the arena has %llu bytes, %llu are needed",
                     (unsigned long long)bytes, (unsigned long long)need);
@@ -174,7 +194,34 @@ gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *mode
     cut_pieces(shard, model);
     ledger_init(&shard->ledger);
     epoch_init(shard, options, model);
+    shard->head.format = SHARD_FORMAT;
+    shard->head.build = arena_build();
+    shard->head.shape = arena_shape(law, options);
+    atomic_signal_fence(memory_order_seq_cst);
+    shard->head.magic = ARENA_MAGIC;
     return GRADWEIR_OK;
+}
+
+/* A program that lays its structs out otherwise cannot read this arena. */
+uint64_t arena_build(void)
+{
+    const uint64_t sizes[] = {
+        sizeof(struct shard),          sizeof(struct ledger),       sizeof(struct law),
+        sizeof(struct record),         sizeof(struct slot),         sizeof(struct session),
+        sizeof(struct pull),           sizeof(struct moments),      sizeof(struct stepping),
+        offsetof(struct shard, slots), offsetof(struct shard, step)};
+    return checksum_hash64(SHARD_FORMAT, sizes, sizeof sizes);
+}
+
+uint64_t arena_shape(const struct law_settings *law, const struct shard_options *options)
+{
+    const struct optimizer_options *optimizer = &options->optimizer;
+    const double numbers[] = {optimizer->epsilon, optimizer->dampening, optimizer->weight_decay};
+    const uint64_t shape[] = {
+        law->algorithm,          law->clip_average > 0, optimizer->centered, optimizer->momentum,
+        optimizer->always_adapt, options->sessions_max, options->pulls_max,  options->chunk_bytes,
+        options->tile_elements,  options->keep,         options->warm};
+    return checksum_hash64(checksum_hash64(0, numbers, sizeof numbers), shape, sizeof shape);
 }
 
 void *at_offset(struct shard *shard, uint64_t offset)
@@ -203,9 +250,9 @@ struct record *records_of(struct shard *shard)
     return at_offset(shard, shard->at.records);
 }
 
-struct moments *moments_of(struct shard *shard)
+struct moments *moments_of(struct shard *shard, uint32_t which)
 {
-    return at_offset(shard, shard->at.moments);
+    return (struct moments *)at_offset(shard, shard->at.moments) + which * shard->moments_count;
 }
 
 uint64_t slot_offset(const struct shard *shard, uint32_t slot)

@@ -114,8 +114,10 @@ void session_peer_lost(struct shard *shard, uint64_t peer)
 void session_left(struct shard *shard, uint32_t worker, uint64_t incarnation)
 {
     struct session *sessions = sessions_of(shard);
-    if (shard->entries[worker].incarnation == incarnation)
+    if (shard->entries[worker].incarnation == incarnation) {
+        KEEP(shard, shard->entries[worker].known);
         shard->entries[worker].known = false;
+    }
     for (uint32_t i = 0; i < shard->options.sessions_max; i++)
         if (sessions[i].peer && sessions[i].worker == worker &&
             sessions[i].incarnation == incarnation)

@@ -40,6 +40,10 @@ static void say_logged(struct shard *shard)
 
 static void record_came(struct shard *shard, const struct record *record)
 {
+    struct ledger_range ranges[LEDGER_CHANGES_MAX];
+    const uint32_t ranges_count = ledger_changes(&shard->ledger, record, ranges);
+    for (uint32_t i = 0; i < ranges_count; i++)
+        journal_keep(shard, (char *)&shard->ledger + ranges[i].offset, ranges[i].bytes);
     const gradweir_status status = apply_room(shard, record)
                                        ? ledger_apply(&shard->ledger, record)
                                        : fail(GRADWEIR_ERR_FULL, "too many wait to be applied");
@@ -59,6 +63,7 @@ static void record_came(struct shard *shard, const struct record *record)
 static void whole_came(struct shard *shard, uint64_t version)
 {
     if (version > shard->whole && version <= shard->version) {
+        KEEP(shard, shard->whole);
         shard->whole = version;
         pulls_retry(shard);
         apply_advance(shard); /* the slot of the last whole version may be free now */
@@ -72,6 +77,7 @@ static void entry_came(struct shard *shard, const struct message_entry *given)
         given->incarnation < shard->entries[given->worker].incarnation)
         return;
     struct entry *entry = &shard->entries[given->worker];
+    KEEP(shard, *entry);
     *entry = (struct entry){.known = true, .incarnation = given->incarnation};
     memcpy(entry->pass, given->pass, sizeof entry->pass);
 }
@@ -127,6 +133,7 @@ static void pulse(struct shard *shard)
         return;
     shard->pulse_due_ns = shard->now_ns + PULSE_NS;
     const enum step_phase phase = shard->step.phase;
+    KEEP(shard, shard->beat);
     tell(shard, MESSAGE_PULSE)->pulse =
         (struct message_pulse){.beat = ++shard->beat,
                                .logged = shard->ledger.index,
@@ -155,6 +162,10 @@ void shard_step(struct shard *shard, const struct shard_event *event, struct sha
     actions->count = 0;
     shard->out = actions;
     shard->now_ns = event->now_ns;
+    if (shard->revived)
+        shard_revive(shard);
+    else
+        shard->keeps_count = 0; /* carried out */
     switch (event->kind) {
     case SHARD_MESSAGE: message_came(shard, event->message); break;
     case SHARD_OFFERED: offer_came(shard, event); break;
@@ -164,17 +175,20 @@ void shard_step(struct shard *shard, const struct shard_event *event, struct sha
     case SHARD_DONE: done_came(shard, event); break;
     case SHARD_TICK:
         pulse(shard);
+        slots_free_due(shard);
         pulls_retry(shard);
         apply_advance(shard);
         break;
     }
+    journal_commit(shard);
     shard->out = NULL;
 }
 
 int64_t shard_next(const struct shard *shard)
 {
-    const int64_t pulls = pulls_next(shard);
-    return pulls < shard->pulse_due_ns ? pulls : shard->pulse_due_ns;
+    const int64_t pulls = pulls_next(shard), slots = slots_next(shard);
+    const int64_t first = pulls < slots ? pulls : slots;
+    return first < shard->pulse_due_ns ? first : shard->pulse_due_ns;
 }
 
 uint32_t shard_actions_max(const struct shard *shard)
@@ -277,6 +291,7 @@ bool shard_plant(struct shard *shard, const char *name)
                   {"whole-early", &shard->plant.whole_early},
                   {"torn-step", &shard->plant.torn_step},
                   {"order-swapped", &shard->plant.order_swapped},
+                  {"redo-off", &shard->plant.redo_off},
                   {"moments-twice", &shard->plant.moments_twice}};
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++)
         if (strcmp(plants[i].name, name) == 0)

@@ -65,7 +65,7 @@ gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *mode
  *
  * text gets what was found, in a line for people. ERR_MISMATCH names what differs (another job,
  * shard, build or setting); ERR_CORRUPT says what cannot be right, or that the process was killed
- * five times at one and the same place. The arena is then unchanged, but for the count of kills. */
+ * five times at one and the same place; nothing is lost by trying. */
 gradweir_status shard_resume(void *arena, uint64_t bytes, const struct law_settings *law,
                              const struct shard_options *options, char *text, size_t size);
 

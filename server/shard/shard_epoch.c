@@ -16,6 +16,12 @@ static void promise_to(struct shard *shard, uint32_t epoch, const uint8_t instan
     memcpy(shard->promise.instance, instance, NONCE_BYTES);
 }
 
+static void change_promise(struct shard *shard, uint32_t epoch, const uint8_t *instance)
+{
+    KEEP(shard, shard->promise);
+    promise_to(shard, epoch, instance);
+}
+
 void epoch_init(struct shard *shard, const struct shard_options *options, const struct model *model)
 {
     promise_to(shard, options->epoch ? options->epoch : 1, options->member.instance);
@@ -29,7 +35,7 @@ bool epoch_follows(struct shard *shard, const struct message *message)
     /* Without a log there is nothing to tell, so nobody asks for a promise first. */
     if (message->kind == MESSAGE_MEMBER && message->epoch > shard->promise.epoch &&
         shard->ledger.index == 0)
-        promise_to(shard, message->epoch, message->member.instance);
+        change_promise(shard, message->epoch, message->member.instance);
     if (message->epoch == shard->promise.epoch || shard->plant.stale_record)
         return true;
     shard->figures.messages_dropped++;
@@ -40,7 +46,7 @@ void epoch_seal(struct shard *shard, uint32_t epoch, const struct message_seal *
 {
     const struct promise *promise = &shard->promise;
     if (epoch > promise->epoch || shard->plant.no_fence)
-        promise_to(shard, epoch, seal->instance);
+        change_promise(shard, epoch, seal->instance);
     struct message_sealed *sealed = &tell(shard, MESSAGE_SEALED)->sealed;
     *sealed = (struct message_sealed){.index = shard->ledger.index, .hash = shard->ledger.hash};
     memcpy(sealed->instance, promise->instance, NONCE_BYTES);
@@ -51,10 +57,10 @@ void epoch_seal(struct shard *shard, uint32_t epoch, const struct message_seal *
 
 void epoch_logged(struct shard *shard, const struct record *record)
 {
-    const uint32_t ring = shard->options.member.ring;
+    const uint32_t places = kept_places(shard);
     struct record *kept = at_offset(shard, shard->at.kept);
-    if (ring)
-        kept[record->index % ring] = *record;
+    if (places)
+        kept[record->index % places] = *record;
 }
 
 size_t shard_content_max(const struct shard *shard)
@@ -72,7 +78,7 @@ size_t shard_content(struct shard *shard, uint8_t *bytes, size_t room)
     sealed_begin(&writer, &shard->options.member, &shard->ledger,
                  at_offset(shard, shard->at.layout), shard->layout_bytes);
     for (uint64_t i = first; ring && i <= last; i++) {
-        const struct record *record = &kept[i % ring];
+        const struct record *record = &kept[i % kept_places(shard)];
         struct message message = {
             .kind = MESSAGE_RECORD, .epoch = record->epoch, .timeline = record->timeline};
         message.record = *record;

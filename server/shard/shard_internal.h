@@ -1,16 +1,27 @@
 /* What the files of the shard's core share: struct shard and who does what with it. Everything lies
  * in the arena and refers to its parts by offset.
  *
- *   arena:  struct shard | sessions | pulls | records | pieces | sums | moments | chunk bits |
- *           kept records | layout | slots (gradients) | parameter slots | optimizer states |
- * average */
+ *   arena:  struct shard | sessions | pulls | records | chunk bits | journal |
+ *           pieces | sums | moments, twice | kept records | layout | a tile's state to redo |
+ *           slots (gradients) | parameter slots | optimizer states | average
+ *
+ * What lies before the journal is control memory, and each byte of it is one of three kinds:
+ * kept (journal_keep before it changes, so that an event happens whole or not at all), of the
+ * process (shard_forget sets it back when a killed process' arena is gone on with), or dead until
+ * something kept says that it counts (a record behind records_count). Floats have ways of their
+ * own: tiles.c, and everything else is written beside what it is made of. README.md, Warm. */
 #ifndef GRADWEIR_SHARD_SHARD_INTERNAL_H
 #define GRADWEIR_SHARD_SHARD_INTERNAL_H
 
 #include "server/shard/shard.h"
 
+#define ARENA_MAGIC UINT64_C(0x314d524157574721) /* "!GWWARM1" */
+
 enum {
     PARAMETER_SLOTS_MAX = 64,
+    SHARD_FORMAT = 1,     /* of the arena: raise it when the meaning of its bytes changes */
+    KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */
+    QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
     REPLIES_AHEAD = 4,                  /* bodies of one pull that may be on their way */
     TILE_ELEMENTS = 131072,             /* one STEP action, unless set: well under 2 ms */
@@ -24,6 +35,7 @@ struct slot {
     uint64_t peer; /* who sends it */
     uint64_t digest, basis, received;
     uint32_t in_flight;           /* bodies on their way into it */
+    bool unquiet;                 /* bodies of a dead process may still land in it */
     bool bad;                     /* a checksum or the geometry was wrong */
     bool scanning, told;          /* measured; LANDED was said */
     struct message_landed landed; /* what was said */
@@ -65,7 +77,6 @@ struct stepping {
     enum step_phase phase;
     bool job;          /* a tile is with the device */
     uint32_t from, to; /* parameter slots */
-    uint64_t next;     /* element: tiles before it are done */
     int64_t began_ns;
     struct record_step record;
     struct arithmetic_plan plan;
@@ -73,8 +84,8 @@ struct stepping {
 
 /* Where things lie, bytes from the arena's start. */
 struct offsets {
-    uint64_t sessions, pulls, records, pieces, sums, moments, bits, kept, layout, slots, parameters,
-        states, average;
+    uint64_t sessions, pulls, records, bits, journal, pieces, sums, moments, kept, layout, redo,
+        slots, parameters, states, average;
 };
 
 /* Whom it follows: shard_epoch.c. */
@@ -83,7 +94,16 @@ struct promise {
     uint8_t instance[NONCE_BYTES];
 };
 
+/* Whose arena this is, and whether this program can read it. */
+struct arena_head {
+    uint64_t magic; /* written last */
+    uint32_t format, kills;
+    uint64_t build, shape; /* hashes: sizes of structs; options that decide what lies where */
+    uint64_t kills_index, kills_word; /* the place of the last kill inside of work */
+};
+
 struct shard {
+    struct arena_head head;
     uint64_t bytes;
     struct shard_options options;
     struct ledger ledger;
@@ -94,7 +114,15 @@ struct shard {
     uint64_t layout_hash, layout_bytes, elements, block, blocks;
     uint64_t moments_count, body_bytes; /* range and MOMENTS tail */
     uint64_t slot_stride, parameter_stride, state_stride;
+    uint64_t tile; /* elements of one STEP action */
     uint32_t states_count, pieces_count, chunks, bit_words;
+    bool average; /* there is room for one */
+    struct {
+        uint64_t bytes, used;
+    } journal;
+    uint64_t tile_word; /* tiles.c */
+    bool revived;       /* gone on with: what was under way is asked for again at the next event */
+    int64_t quiet_until_ns;
 
     struct slot slots[SLOTS_MAX];
     struct parameter_slot parameters[PARAMETER_SLOTS_MAX];
@@ -104,6 +132,12 @@ struct shard {
     uint64_t applied;
     bool has_first, whole_known;
     uint64_t version, whole; /* newest stepped; newest that all have */
+    uint32_t moments_now;    /* which of the two arrays of moments counts */
+    uint32_t keeps_count;    /* KEEPs of the last event, which may not have been carried out */
+    struct keep {
+        uint64_t index;
+        uint32_t slot;
+    } keeps[SLOTS_MAX];
     struct stepping step;
     uint64_t summed_version;
     uint32_t summed_factor;
@@ -114,9 +148,10 @@ struct shard {
     struct shard_figures figures;
     struct {
         bool stale_record, no_fence, pin_ignored, checksum_ignored, whole_early, torn_step,
-            moments_twice, order_swapped;
+            moments_twice, order_swapped, redo_off;
     } plant;
-    struct shard_actions *out; /* only while shard_step runs */
+    struct shard_actions *out;          /* only while shard_step runs */
+    void (*audit)(struct shard *shard); /* tests: looks at the journal before each commit */
 };
 
 /* arena.c */
@@ -124,9 +159,33 @@ void *at_offset(struct shard *shard, uint64_t offset);
 struct session *sessions_of(struct shard *shard);
 struct pull *pulls_of(struct shard *shard);
 struct record *records_of(struct shard *shard);
-struct moments *moments_of(struct shard *shard);
+struct moments *moments_of(struct shard *shard, uint32_t which);
 uint64_t slot_offset(const struct shard *shard, uint32_t slot);
 uint64_t parameter_offset(const struct shard *shard, uint32_t i);
+
+void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *bytes);
+uint64_t arena_shape(const struct law_settings *law, const struct shard_options *options);
+uint64_t arena_build(void);
+
+/* journal.c: what must be the old bytes again when this event is never finished. */
+void journal_keep(struct shard *shard, const void *memory, uint64_t bytes);
+void journal_commit(struct shard *shard); /* all that was kept so far has happened */
+void journal_undo(struct shard *shard);
+bool journal_sound(struct shard *shard);
+#define KEEP(shard, field) journal_keep(shard, &(field), sizeof(field))
+
+/* tiles.c */
+void tile_none(struct shard *shard);           /* before a step, or a phase of it, begins */
+uint64_t tile_next(const struct shard *shard); /* element: tiles before it are done */
+uint64_t tile_end(const struct shard *shard);  /* of that next tile */
+bool tile_busy(const struct shard *shard);
+void tile_begin(struct shard *shard);
+void tile_done(struct shard *shard);
+void tile_undo(struct shard *shard); /* what a killed process left half done is to be done again */
+
+/* warm.c: sets back what belonged to a process, and what is dead. Touches control memory only. */
+void shard_forget(struct shard *shard);
+void shard_revive(struct shard *shard); /* within the first event: asks again for what was asked */
 
 /* shard.c */
 struct shard_action *act(struct shard *shard, enum shard_action_kind kind);
@@ -139,6 +198,13 @@ void epoch_init(struct shard *shard, const struct shard_options *options,
 bool epoch_follows(struct shard *shard, const struct message *message);
 void epoch_seal(struct shard *shard, uint32_t epoch, const struct message_seal *seal);
 void epoch_logged(struct shard *shard, const struct record *record); /* into the ring of newest */
+
+/* One more than is told: the place that the next record takes holds none of those that count, so
+ * an append that is undone has spoiled nothing. */
+static inline uint32_t kept_places(const struct shard *shard)
+{
+    return shard->options.member.ring ? shard->options.member.ring + 1 : 0;
+}
 
 /* sessions.c */
 void session_hello(struct shard *shard, const struct shard_event *event);
@@ -154,6 +220,9 @@ void slot_scanned(struct shard *shard, const struct shard_event *event);
 void slot_close(struct shard *shard, const struct message_close *close);
 void slots_free_due(struct shard *shard); /* CLOSEs whose record is applied now */
 void slots_say_again(struct shard *shard);
+void slots_forget(struct shard *shard);
+void slots_revive(struct shard *shard);
+int64_t slots_next(const struct shard *shard);
 
 /* params.c */
 uint32_t
@@ -171,6 +240,7 @@ void apply_logged(struct shard *shard, const struct record *record);
 void apply_done(struct shard *shard, const struct shard_event *event); /* a tile came back */
 void apply_advance(struct shard *shard);
 void apply_say_again(struct shard *shard);
+void apply_revive(struct shard *shard);
 
 /* Tokens of actions: what came back. */
 enum token_kind { TOKEN_CHUNK = 1, TOKEN_SCAN, TOKEN_TILE, TOKEN_PULL };

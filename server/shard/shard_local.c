@@ -6,6 +6,31 @@
 
 enum { JOBS_MAX = SLOTS_MAX + 8 };
 
+gradweir_status shard_local_around(struct shard *shard, const char *simd,
+                                   struct shard_local **local)
+{
+    struct shard_local *made = calloc(1, sizeof *made);
+    if (!made)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a shard");
+    made->shard = shard;
+    made->arithmetic = arithmetic_choose(simd);
+    made->actions.max = shard_actions_max(made->shard);
+    made->outbox_max = 4 * made->actions.max;
+    made->actions.items = calloc(made->actions.max, sizeof *made->actions.items);
+    made->outbox = calloc(made->outbox_max, sizeof *made->outbox);
+    gradweir_status status = GRADWEIR_OK;
+    if (!made->arithmetic)
+        status = fail(GRADWEIR_ERR_UNSUPPORTED, "this machine cannot run %s", simd);
+    else if (!made->actions.items || !made->outbox)
+        status = fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a shard's actions");
+    if (status != GRADWEIR_OK) {
+        shard_local_close(made);
+        return status;
+    }
+    *local = made;
+    return GRADWEIR_OK;
+}
+
 gradweir_status shard_local_open(const struct model *model, const struct law_settings *law,
                                  const struct shard_options *options, const char *simd,
                                  struct shard_local **local)
@@ -13,33 +38,18 @@ gradweir_status shard_local_open(const struct model *model, const struct law_set
     uint64_t bytes;
     char plan[512];
     TRY(shard_arena_bytes(model, law, options, &bytes, plan, sizeof plan));
-    struct shard_local *made = calloc(1, sizeof *made);
-    if (!made)
-        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a shard");
-    made->arithmetic = arithmetic_choose(simd);
-    made->shard = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    gradweir_status status = GRADWEIR_OK;
-    if (!made->arithmetic)
-        status = fail(GRADWEIR_ERR_UNSUPPORTED, "this machine cannot run %s", simd);
-    else if (!made->shard)
-        status = fail(GRADWEIR_ERR_NO_MEMORY, "no memory for an arena: %s", plan);
-    else {
-        memset(made->shard, 0, bytes);
-        status = shard_init(made->shard, bytes, model, law, options);
-    }
-    if (status == GRADWEIR_OK) {
-        made->actions.max = shard_actions_max(made->shard);
-        made->outbox_max = 4 * made->actions.max;
-        made->actions.items = calloc(made->actions.max, sizeof *made->actions.items);
-        made->outbox = calloc(made->outbox_max, sizeof *made->outbox);
-        if (!made->actions.items || !made->outbox)
-            status = fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a shard's actions");
-    }
+    struct shard *shard = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!shard)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for an arena: %s", plan);
+    memset(shard, 0, bytes);
+    gradweir_status status = shard_init(shard, bytes, model, law, options);
+    if (status == GRADWEIR_OK)
+        status = shard_local_around(shard, simd, local);
     if (status != GRADWEIR_OK) {
-        shard_local_close(made);
+        free(shard);
         return status;
     }
-    *local = made;
+    (*local)->owned = true;
     return GRADWEIR_OK;
 }
 
@@ -49,7 +59,8 @@ void shard_local_close(struct shard_local *local)
         return;
     free(local->actions.items);
     free(local->outbox);
-    free(local->shard);
+    if (local->owned)
+        free(local->shard);
     free(local);
 }
 

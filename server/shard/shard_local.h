@@ -7,7 +7,8 @@
 #include "server/shard/shard.h"
 
 struct shard_local {
-    struct shard *shard; /* an arena of its own */
+    struct shard *shard;
+    bool owned; /* the arena was made here */
     const struct arithmetic *arithmetic;
     struct shard_actions actions; /* of one step */
     struct shard_action *outbox;  /* what the last event left to do, in order */
@@ -18,6 +19,11 @@ struct shard_local {
 gradweir_status shard_local_open(const struct model *model, const struct law_settings *law,
                                  const struct shard_options *options, const char *simd,
                                  struct shard_local **local);
+
+/* The same around a shard that lies in the caller's arena (shard_init, shard_resume) and stays
+ * there. */
+gradweir_status shard_local_around(struct shard *shard, const char *simd,
+                                   struct shard_local **local);
 void shard_local_close(struct shard_local *local);
 
 /* Steps the core, and again for every computation, until none is wanted. The outbox then holds the

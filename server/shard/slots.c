@@ -85,6 +85,7 @@ void slot_scanned(struct shard *shard, const struct shard_event *event)
     const uint32_t index = (uint32_t)token_low(event->token);
     struct slot *slot = &shard->slots[index];
     struct shard_event scan = *event;
+    KEEP(shard, *slot);
     slot->scanning = false;
     if (!slot->closing) {
         if (scan.not_finite == UINT64_MAX)
@@ -162,6 +163,7 @@ static void take(struct shard *shard, const struct head_chunk *head,
         act(shard, SHARD_REFUSE)->offer = event->offer;
         return;
     }
+    KEEP(shard, bits[chunk / 64]);
     bits[chunk / 64] |= UINT64_C(1) << (chunk % 64);
     slot->in_flight++;
     struct shard_action *action = act(shard, SHARD_TAKE);
@@ -181,6 +183,7 @@ void slot_chunk(struct shard *shard, const struct shard_event *event)
         return;
     }
     struct slot *slot = &shard->slots[head.slot];
+    KEEP(shard, *slot);
     if (slot->generation == 0)
         open_slot(shard, &head, session);
     slot->peer = event->peer;
@@ -203,8 +206,10 @@ void slot_landed(struct shard *shard, const struct shard_event *event)
     struct slot *slot = &shard->slots[index];
     uint64_t *bits = bits_of(shard, index);
     ASSERT(slot->in_flight > 0 && bit(bits, chunk));
+    KEEP(shard, *slot);
     slot->in_flight--;
     if (event->status != GRADWEIR_OK) {
+        KEEP(shard, bits[chunk / 64]);
         bits[chunk / 64] &= ~(UINT64_C(1) << (chunk % 64)); /* it may come again */
     } else {
         slot->received += event->length;
@@ -223,16 +228,22 @@ static void free_slot(struct shard *shard, uint32_t index)
 {
     struct slot *slot = &shard->slots[index];
     const uint64_t generation = slot->close_generation;
+    KEEP(shard, *slot);
     *slot = (struct slot){.freed = generation};
     tell(shard, MESSAGE_FREED)->freed =
         (struct message_freed){.slot = index, .generation = generation};
+}
+
+static bool unquiet(const struct shard *shard, const struct slot *slot)
+{
+    return slot->unquiet && shard->now_ns < shard->quiet_until_ns;
 }
 
 void slots_free_due(struct shard *shard)
 {
     for (uint32_t i = 0; i < shard->options.member.slots; i++) {
         const struct slot *slot = &shard->slots[i];
-        if (slot->closing && slot->in_flight == 0 && !slot->scanning &&
+        if (slot->closing && slot->in_flight == 0 && !slot->scanning && !unquiet(shard, slot) &&
             shard->applied >= slot->close_after)
             free_slot(shard, i);
     }
@@ -258,8 +269,47 @@ void slot_close(struct shard *shard, const struct message_close *close)
     }
     if (slot->generation > close->generation)
         return;
+    KEEP(shard, *slot);
     slot->closing = true;
     slot->close_generation = close->generation;
     slot->close_after = close->after;
     slots_free_due(shard);
+}
+
+/* The killed process' peers, measurements and bodies under way are gone. Where bodies were under
+ * way nobody knows which of them came to rest: all chunks are taken anew. */
+void slots_forget(struct shard *shard)
+{
+    for (uint32_t i = 0; i < shard->options.member.slots; i++) {
+        struct slot *slot = &shard->slots[i];
+        const bool torn = slot->in_flight > 0;
+        if (torn && !slot->told)
+            slot->received = 0;
+        if (slot->generation == 0 || (torn && !slot->told))
+            memset(bits_of(shard, i), 0, shard->bit_words * sizeof(uint64_t));
+        slot->unquiet |= torn;
+        slot->in_flight = 0;
+        slot->peer = 0;
+        slot->scanning = false;
+    }
+}
+
+/* What was complete and not yet measured is measured now. */
+void slots_revive(struct shard *shard)
+{
+    for (uint32_t i = 0; i < shard->options.member.slots; i++)
+        if (shard->slots[i].generation && shard->slots[i].received == shard->body_bytes) {
+            KEEP(shard, shard->slots[i]);
+            range_complete(shard, i);
+        }
+}
+
+int64_t slots_next(const struct shard *shard)
+{
+    if (shard->quiet_until_ns <= shard->now_ns)
+        return INT64_MAX;
+    for (uint32_t i = 0; i < shard->options.member.slots; i++)
+        if (shard->slots[i].unquiet && shard->slots[i].closing)
+            return shard->quiet_until_ns;
+    return INT64_MAX;
 }

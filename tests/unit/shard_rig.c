@@ -1,6 +1,7 @@
 #include "tests/unit/shard_rig.h"
 
 #include "common/checksum.h"
+#include "tests/unit/shard_audit.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -29,7 +30,8 @@ void rig_init(struct rig *rig, uint64_t elements)
                                           .sessions_max = 4,
                                           .pulls_max = 4,
                                           .chunk_bytes = RIG_CHUNK,
-                                          .pull_patience_ns = SECOND};
+                                          .pull_patience_ns = SECOND,
+                                          .warm = true};
 }
 
 void rig_start(struct rig *rig, uint32_t shard, uint32_t members)
@@ -42,6 +44,7 @@ void rig_start(struct rig *rig, uint32_t shard, uint32_t members)
     rig->options.member.moments = range.moments > 0;
     cr_assert_eq(shard_local_open(rig->model, &rig->law, &rig->options, NULL, &rig->local),
                  GRADWEIR_OK, "%s", fail_reason());
+    shard_audit_begin(rig->local->shard);
     ledger_init(&rig->ledger);
     struct record record = {.kind = RECORD_MAP};
     record.map.members = members;
@@ -56,10 +59,12 @@ void rig_start(struct rig *rig, uint32_t shard, uint32_t members)
                                        sizeof record.map.settings),
                  GRADWEIR_OK);
     cr_assert(rig_record(rig, &record));
+    rig->map = record;
 }
 
 void rig_end(struct rig *rig)
 {
+    shard_audit_end(rig->local->shard);
     shard_local_close(rig->local);
     model_free(rig->model);
 }

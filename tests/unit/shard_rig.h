@@ -11,6 +11,7 @@ struct rig {
     struct shard_options options;
     struct shard_local *local;
     struct ledger ledger; /* the coordinator's */
+    struct record map;    /* its first record */
     int64_t now_ns;
     bool by_hand; /* jobs stay in the outbox: the test says DONE */
 };
