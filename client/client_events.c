@@ -59,6 +59,16 @@ void client_tell(struct gradweir_client *client, uint32_t kind, gradweir_status 
     wake(client);
 }
 
+void client_failed(struct gradweir_client *client, const struct session_action *action)
+{
+    const uint32_t kind = action->status == GRADWEIR_ERR_FENCED    ? GRADWEIR_EVENT_FENCED
+                          : action->status == GRADWEIR_ERR_STOPPED ? GRADWEIR_EVENT_STOPPED
+                                                                   : GRADWEIR_EVENT_REFUSED;
+    client->failed = action->status;
+    memcpy(client->failed_text, action->message.denied.text, sizeof client->failed_text);
+    client_tell(client, kind, action->status, "%s: %s", client->address, client->failed_text);
+}
+
 static size_t take_events(struct gradweir_client *client, gradweir_event *events, size_t max)
 {
     size_t count = 0;

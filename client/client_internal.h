@@ -119,6 +119,9 @@ gradweir_status client_options(const gradweir_options *given, gradweir_options *
 gradweir_status client_keys(struct gradweir_client *client, struct control_options *control,
                             struct key_table **keys);
 
+/* Where a shard is: as given, or at the coordinator's host when it listens on all its addresses. */
+void client_reach(const char *coordinator, const char *given, char *address, size_t size);
+
 /* client_loop.c. All are called with the lock held. */
 void client_event(struct gradweir_client *client, const struct session_event *event);
 bool client_turn(struct gradweir_client *client); /* false: nothing happened */
@@ -144,6 +147,7 @@ void client_body_gathered(struct gradweir_client *client, uint32_t buffer, uint6
 /* client_events.c. An event, and the same as a line of the log. */
 void client_tell(struct gradweir_client *client, uint32_t kind, gradweir_status status,
                  const char *format, ...) __attribute__((format(printf, 4, 5)));
+void client_failed(struct gradweir_client *client, const struct session_action *action);
 void client_send_report(struct gradweir_client *client);
 
 /* client_ask.c */

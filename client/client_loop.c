@@ -91,7 +91,9 @@ static void send_chunk(struct gradweir_client *client, const struct session_acti
 
 static void connect_member(struct gradweir_client *client, uint32_t member)
 {
-    const char *address = client->session.members[member].where.address;
+    char address[sizeof client->address + ADDRESS_MAX];
+    client_reach(client->address, client->session.members[member].where.address, address,
+                 sizeof address);
     if (transport_connect(client->transport, address, 2000, member, &client->peers[member]) ==
         GRADWEIR_OK)
         return;
@@ -124,16 +126,6 @@ static void take(struct gradweir_client *client, const struct session_action *ac
         (struct take){.token = action->token, .offset = action->offset, .length = action->length};
 }
 
-static void session_failed(struct gradweir_client *client, const struct session_action *action)
-{
-    const uint32_t kind = action->status == GRADWEIR_ERR_FENCED    ? GRADWEIR_EVENT_FENCED
-                          : action->status == GRADWEIR_ERR_STOPPED ? GRADWEIR_EVENT_STOPPED
-                                                                   : GRADWEIR_EVENT_REFUSED;
-    client->failed = action->status;
-    memcpy(client->failed_text, action->message.denied.text, sizeof client->failed_text);
-    client_tell(client, kind, action->status, "%s: %s", client->address, client->failed_text);
-}
-
 static void joined(struct gradweir_client *client)
 {
     client->joined = true;
@@ -163,7 +155,7 @@ static void carry_out(struct gradweir_client *client, const struct session_actio
     case SESSION_SAY:
         log_line(&client->log, LOG_WARN, "client", "%s", action->message.denied.text);
         break;
-    case SESSION_FAILED: session_failed(client, action); break;
+    case SESSION_FAILED: client_failed(client, action); break;
     case SESSION_LEFT: client->left = true; break;
     }
 }

@@ -50,8 +50,9 @@ const struct setting settings_server[] = {
     WORDS("listen", "127.0.0.1:7070", "control address, ip:port; port 0 picks one"),
     WORDS("coordinator", "",
           "address of the coordinator when it is another process; empty: host it here"),
-    WORDS("advertise", "", "address by which others reach this process; empty: as listen"),
-    WORDS("data_ports", "0", "port or range a-b of the data plane; 0 picks one"),
+    WORDS("advertise", "", "host that others are given to reach this process; empty: as listen"),
+    WORDS("data_ports", "0",
+          "port or range a-b of the data plane, one for each shard; 0 picks any"),
     WORDS("port_file", "", "file that gets the control address once it is bound"),
     WORDS(
         "keys", "",
@@ -142,7 +143,7 @@ const struct setting settings_server[] = {
     ONE_OF("simd", false, "auto", "auto|scalar|avx2|avx512",
            "instructions of the arithmetic; the bits are the same"),
     BYTES("queue_bytes_max", "auto", 4096, 1024 * 1024 * GIB, "auto",
-          "bound of all gradient slots of a shard; auto: what the queue needs"),
+          "bound of all gradient slots of a shard, for which the queue is lowered; auto: none"),
 
     /* What it leaves behind. */
     WORDS("record", "", "folder that gets the log and the gradients, for replay; empty: none"),

@@ -49,7 +49,8 @@ struct transport_settings {
                             "tcp", "rc" */
     const char *devices; /* ucx: network devices, "eth0,mlx5_0:1"; "" = the one that bears
                             bind_address, or all */
-    const char *bind_address; /* "ip:port" that listen() uses, port 0 = any free one */
+    const char *bind_address; /* "ip:port" that listen() uses, port 0 = any free one; borrowed, and
+                                 read again at each listen() until one succeeds */
     uint32_t peers_max;       /* connections at a time, up to 4096 */
     uint32_t in_flight_max;   /* sends per peer that are not SENT */
     uint32_t offers_max;      /* messages per peer that wait here for take, refuse, or their body */

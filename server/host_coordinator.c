@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/idle.h"
 #include "common/wire.h"
+#include "server/host_listen.h"
 #include "server/recording.h"
 
 #include <errno.h>
@@ -193,8 +194,9 @@ static gradweir_status open_all(struct coordinator_loop *loop)
                                &loop->recording));
     for (uint32_t i = 0; i < host->shards_count; i++)
         TRY(host_shard_open(&host->shards[i], loop->control));
-    return write_port_file(settings_text(options->settings, "port_file"),
-                           control_address(loop->control));
+    char address[HOST_ADDRESS_MAX];
+    host_advertise(options, control_address(loop->control), address, sizeof address);
+    return write_port_file(settings_text(options->settings, "port_file"), address);
 }
 
 /* STOP is on its way to everybody: the socket stays open until they have hung up, or for a second.

@@ -4,7 +4,9 @@
 #include "common/checksum.h"
 #include "common/random.h"
 
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What a preset decides is left alone unless somebody gave it. */
@@ -95,6 +97,8 @@ static gradweir_status read_order(const struct settings *settings, struct order_
     order->lease_ns = settings_duration(settings, "lease");
     order->shard_patience_ns = settings_duration(settings, "lease");
     order->ring = 4096;
+    const int64_t bytes_max = settings_size(settings, "queue_bytes_max");
+    order->queue_bytes_max = bytes_max == SETTING_WORD ? 0 : (uint64_t)bytes_max;
     return random_entropy(&order->seed, sizeof order->seed);
 }
 
@@ -145,6 +149,53 @@ static void read_control(const struct settings *settings, struct control_options
     control->insecure = settings_bool(settings, "insecure");
 }
 
+/* "0", "7100" or "7100-7131". */
+static gradweir_status read_ports(struct host_options *options)
+{
+    const char *text = settings_text(options->settings, "data_ports");
+    char *end;
+    const unsigned long first = strtoul(text, &end, 10);
+    const bool range = end != text && *end == '-';
+    const char *second = range ? end + 1 : text;
+    const unsigned long last = strtoul(second, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || !isdigit((unsigned char)second[0]) || *end ||
+        last > 65535 || first > last || (range && first == 0))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "data_ports is \"%.40s\": a port or a range a-b is wanted, 1 to 65535, or 0",
+                    text);
+    options->data_first = (uint32_t)first;
+    options->data_last = (uint32_t)last;
+    return GRADWEIR_OK;
+}
+
+/* The data plane listens where `listen` says, on other ports. */
+static gradweir_status read_places(struct host_options *options)
+{
+    const char *listen = settings_text(options->settings, "listen");
+    const char *port = strrchr(listen, ':');
+    const char *advertise = options->advertise = settings_text(options->settings, "advertise");
+    if (!port || (size_t)(port - listen) >= sizeof options->data_host - 8)
+        return fail(GRADWEIR_ERR_INVALID, "listen is \"%.80s\": ip:port is wanted", listen);
+    snprintf(options->data_host, sizeof options->data_host, "%.*s", (int)(port - listen), listen);
+    if (strcmp(options->data_host, "*") == 0)
+        strcpy(options->data_host, "0.0.0.0");
+    const size_t length = strlen(advertise);
+    const bool bracketed = length > 2 && advertise[0] == '[' && advertise[length - 1] == ']';
+    if (length > ADDRESS_MAX - 8 || strpbrk(advertise, " \t/\"") ||
+        (strchr(advertise, ':') && !bracketed))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "advertise is \"%.80s\": a host without a port is wanted, at most %d bytes, "
+                    "IPv6 in brackets",
+                    advertise, ADDRESS_MAX - 8);
+    const bool everywhere =
+        strcmp(options->data_host, "0.0.0.0") == 0 || strcmp(options->data_host, "[::]") == 0;
+    if (everywhere && options->coordinator[0] && !advertise[0])
+        return fail(GRADWEIR_ERR_INVALID,
+                    "listen is %s, which is no address to give to workers: say --advertise HOST",
+                    listen);
+    return read_ports(options);
+}
+
 gradweir_status host_options_read(const struct settings *settings, struct host_options *options)
 {
     *options = (struct host_options){.settings = settings};
@@ -165,6 +216,7 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
     options->linger_ns = settings_duration(settings, "linger");
     read_control(settings, &options->control);
     TRY(read_keys(options));
+    TRY(read_places(options));
     TRY(read_order(settings, &options->order));
     options->order.job = options->job;
     options->order.shards = options->shards;

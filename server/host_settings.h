@@ -9,15 +9,20 @@
 #include "server/coordinator/order.h"
 #include "server/shard/shard.h"
 
+enum { HOST_ADDRESS_MAX = 300 };
+
 /* Everything a host needs, checked. Texts are borrowed from the settings. */
 struct host_options {
     const struct settings *settings;
     uint64_t job;
     uint32_t shards;
-    int64_t only_shard;      /* -1: all of them here */
-    const char *coordinator; /* "": here */
-    const char *simd;        /* NULL: the best */
-    const char *record;      /* "": nowhere */
+    int64_t only_shard;               /* -1: all of them here */
+    const char *coordinator;          /* "": here */
+    char data_host[HOST_ADDRESS_MAX]; /* where the data plane listens, as transports write it */
+    uint32_t data_first, data_last;   /* its ports; 0: any */
+    const char *advertise;            /* the host that others are given; "": the bound one */
+    const char *simd;                 /* NULL: the best */
+    const char *record;               /* "": nowhere */
     uint64_t record_bytes_max;
     int64_t linger_ns;
     struct key_table *keys; /* NULL: none */

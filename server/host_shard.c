@@ -119,8 +119,7 @@ static gradweir_status enlist(struct shard_loop *loop)
         message.enlist.hash = shard_ledger(loop->shard)->hash;
     }
     memcpy(message.enlist.instance, loop->instance, sizeof message.enlist.instance);
-    snprintf(message.enlist.address, sizeof message.enlist.address, "%s",
-             transport_address(loop->transport));
+    memcpy(message.enlist.address, loop->listener.address, sizeof message.enlist.address);
     control_send(loop->control, CONTROL_SERVER, &message);
     return GRADWEIR_OK;
 }
@@ -167,17 +166,16 @@ static gradweir_status open_all(struct shard_loop *loop, struct control *within)
     const struct host_shard *host = loop->host;
     TRY(connect_control(loop, within));
     TRY(content_assembler_new(CONTENT_BYTES_MAX, &loop->assembler));
-    struct transport_settings transport = host->options->transport;
-    TRY(transport_open(&transport, &loop->transport));
-    TRY(transport_listen(loop->transport));
-    loop->peers = calloc(transport.peers_max, sizeof *loop->peers);
+    const uint32_t peers_max = host->options->transport.peers_max;
+    TRY(host_listen(host->options, &loop->listener, &loop->transport));
+    loop->peers = calloc(peers_max, sizeof *loop->peers);
     if (!loop->peers)
-        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u peers", transport.peers_max);
-    loop->peers_max = transport.peers_max;
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u peers", peers_max);
+    loop->peers_max = peers_max;
     char text[TRANSPORT_TEXT_SIZE] = "";
     if (transport_describe(loop->transport, 0, text, sizeof text) == GRADWEIR_OK)
-        log_line(host->log, LOG_INFO, "transport", "shard %u at %s: %s", host->index,
-                 transport_address(loop->transport), text);
+        log_line(host->log, LOG_INFO, "transport", "shard %u at %s (for others %s): %s",
+                 host->index, transport_address(loop->transport), loop->listener.address, text);
     loop->arithmetic = arithmetic_choose(host->options->simd);
     loop->device = device_find("cpu");
     TRY(loop->device->open(&(struct device_options){.simd = host->options->simd},

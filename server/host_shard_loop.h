@@ -3,6 +3,7 @@
 #define GRADWEIR_SERVER_HOST_SHARD_LOOP_H
 
 #include "common/wire.h"
+#include "server/host_listen.h"
 #include "server/host_shard.h"
 #include "server/recording.h"
 
@@ -36,6 +37,7 @@ struct shard_loop {
     struct host_shard *host;
     struct control *control;
     struct transport *transport;
+    struct host_listener listener;
     const struct device *device;
     struct device_state *device_state;
     const struct arithmetic *arithmetic;

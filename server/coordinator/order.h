@@ -38,8 +38,9 @@ struct order_options {
     uint8_t instance[NONCE_BYTES]; /* of this process, likewise: two may try for one epoch */
     uint32_t shards;               /* members of the first MAP */
     uint32_t workers_max;
-    uint32_t queue;       /* slots beyond the window */
-    uint32_t window_max;  /* slots for the window; at least law.window */
+    uint32_t queue;           /* slots beyond the window */
+    uint64_t queue_bytes_max; /* of a shard's slots; 0: no bound. The queue is lowered to fit */
+    uint32_t window_max;      /* slots for the window; at least law.window */
     bool overflow_reject; /* an ASK without room is answered QUEUE_FULL; else it waits its turn */
     bool sync;            /* mode = sync: W = S = N, admitted in worker order; queue and
                              window_max must have room for workers_max */

@@ -6,6 +6,7 @@
  *   roster.c        peers, shards, the layout, leases
  *   joins.c         who takes part, under which incarnation
  *   places.c        slots: who has room
+ *   queue_fit.c     how many there are, by queue_bytes_max
  *   judge.c         what was described and has landed: verdicts and receipts
  *   rounds.c        mode = sync: who keeps the others waiting
  *   steps.c         steps, sums, whole versions, flush, drain
@@ -183,6 +184,10 @@ void roster_ready(struct order *order, struct peer *peer, const struct message_r
 void roster_lost(struct order *order, uint32_t number);
 void roster_leases(struct order *order);
 bool roster_live(const struct order *order, uint32_t worker); /* a worker, not a reader */
+
+/* queue_fit.c: lowers the queue so that a shard's slots fit into queue_bytes_max; ERR_FULL when not
+ * even one beyond the window does. */
+gradweir_status queue_fit(struct order *order, const struct model *model);
 
 /* reports.c: a worker's numbers for the status page. */
 struct page;

@@ -191,6 +191,11 @@ static gradweir_status keep_layout(struct order *order, const struct peer *peer)
         model_free(model);
         return fail(GRADWEIR_ERR_MISMATCH, "the layout is not the one that JOIN named");
     }
+    const gradweir_status fits = queue_fit(order, model);
+    if (fits != GRADWEIR_OK) {
+        model_free(model);
+        return fits;
+    }
     const size_t bytes = content_count(order->assembler);
     uint8_t *layout = malloc(bytes);
     if (!layout) {

@@ -1,0 +1,20 @@
+/* Where a shard's data plane listens, and what address others are given. */
+#ifndef GRADWEIR_SERVER_HOST_LISTEN_H
+#define GRADWEIR_SERVER_HOST_LISTEN_H
+
+#include "server/host_settings.h"
+
+struct host_listener {
+    char bind[HOST_ADDRESS_MAX]; /* the transport borrows it until close */
+    char address[ADDRESS_MAX];   /* for others */
+};
+
+/* Opens the transport and listens on the host of `listen`, on the first port of data_ports that is
+ * free. ERR_IO names the range and the last reason when none is. */
+gradweir_status host_listen(const struct host_options *options, struct host_listener *listener,
+                            struct transport **transport);
+
+/* "host:port" as others reach what is bound there: the advertised host instead of the bound one. */
+void host_advertise(const struct host_options *options, const char *bound, char *text, size_t size);
+
+#endif
