@@ -66,7 +66,7 @@ void session_wake(struct session *session)
  * there is something to push or to pull. What is under way learns its fate then. */
 static void taken_out(struct session *session, const char *text)
 {
-    bool busy = session->pulling;
+    bool busy = session->pulling || !session->joined;
     for (uint32_t i = 0; i < session->options.outstanding; i++)
         busy = busy || session->pushes[i].state != PUSH_FREE;
     snprintf(session_act(session, SESSION_SAY)->message.denied.text, TEXT_MAX, "%s", text);
@@ -79,7 +79,7 @@ static void taken_out(struct session *session, const char *text)
 
 static void denied(struct session *session, const struct message_denied *denied)
 {
-    if (denied->status == GRADWEIR_ERR_AGAIN && session->joined)
+    if (denied->status == GRADWEIR_ERR_AGAIN)
         taken_out(session, denied->text);
     else
         fail_for_good(session, (gradweir_status)denied->status, denied->text);
@@ -274,7 +274,7 @@ static void tick(struct session *session)
 {
     if (session->now_ns >= session->join_ns)
         session_join(session);
-    for (uint32_t i = 0; i < session->members_count; i++) {
+    for (uint32_t i = 0; i < session->members_count && !session->resting; i++) {
         struct session_member *member = &session->members[i];
         if (session->now_ns < member->retry_ns)
             continue;
@@ -332,7 +332,7 @@ int64_t session_next(const struct session *session)
 {
     const int64_t pull_ns = session_pull_next(session);
     int64_t next = pull_ns < session->join_ns ? pull_ns : session->join_ns;
-    for (uint32_t i = 0; i < session->members_count; i++) {
+    for (uint32_t i = 0; i < session->members_count && !session->resting; i++) {
         const struct session_member *member = &session->members[i];
         const bool waits = member->state == MEMBER_AWAY || member->state == MEMBER_GREETING;
         if (waits && member->retry_ns < next)

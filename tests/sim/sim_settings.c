@@ -90,6 +90,8 @@ static void choose_times(struct sim *sim)
         chance(&sim->random, 0.3) ? 0 : (int64_t)between(&sim->random, 2e6, 9e6);
     if (chance(&sim->random, 0.1))
         order->flush_after_ns = -1;
+    if (order->sync && chance(&sim->random, 0.5))
+        order->round_patience_ns = (int64_t)between(&sim->random, 1e6, 20e6);
 }
 
 static void choose_workers(struct sim *sim)

@@ -125,7 +125,7 @@ void worker_user(struct sim *sim, uint32_t index)
     struct sim_worker *worker = &sim->workers[index];
     if (worker->out || sim->quiet || worker->leaving)
         return;
-    if (!worker->session.joined) {
+    if (!worker->session.joined && !worker->session.resting) {
         worker_think(sim, index, 1);
         return;
     }

@@ -145,3 +145,52 @@ Test(order_waits, the_beginning_and_a_lost_shard_are_named)
     cr_assert(says("everything waits for shard 1: it is not connected since 2.0 s"));
     bench_end(&b);
 }
+
+/* Windows that cannot fill. */
+
+Test(order_waits, when_a_worker_leaves_the_stride_is_lowered_and_the_step_is_due_at_once)
+{
+    bench_init(&b);
+    b.options.law.window = b.options.law.stride = 4;
+    bench_start(&b, true);
+    bench_join(&b, 1); /* two workers with two outstanding each: 4 */
+    cr_assert_eq(order_ledger(b.order)->law.settings.stride, 4);
+    bench_push(&b, 0, 2);
+    bench_push(&b, 0, 3);
+    bench_push(&b, 1, 1);
+    cr_assert_eq(bench_records(&b, RECORD_STEP), 0);
+    bench_say(&b, 102, &(struct message){.kind = MESSAGE_BYE, .bye = {.name = bench_name(1, 0)}});
+    cr_assert_eq(order_ledger(b.order)->law.settings.stride, 2, "after a step with all 3");
+    cr_assert_eq(bench_record(&b, RECORD_STEP)->step.cause, STEP_DUE);
+    cr_assert_eq(bench_record(&b, RECORD_STEP)->step.entries_count, 3);
+    cr_assert(says("\"stride\":2,\"stride_asked\":4"));
+    bench_end(&b);
+}
+
+Test(order_waits, a_flush_comes_after_three_median_steps_when_nothing_else_is_said)
+{
+    bench_init(&b);
+    b.options.law.window = b.options.law.stride = 2;
+    b.options.flush_after_ns = 0;
+    bench_start(&b, true);
+    uint64_t sequence = 2;
+    for (int i = 0; i < 9; i++) { /* steps 100 ms apart, but for one */
+        bench_push(&b, 0, sequence++);
+        bench_tick(&b, i == 4 ? SECOND / 4 : SECOND / 10);
+        bench_push(&b, 0, sequence++);
+        bench_log(&b);
+        bench_stepped(&b, order_ledger(b.order)->law.version);
+        for (uint64_t k = 1; k <= order_ledger(b.order)->index; k++)
+            if (b.log[k].kind == RECORD_ADMIT)
+                bench_freed(&b, b.log[k].admit.slot, b.log[k].admit.generation);
+    }
+    bench_push(&b, 0, sequence);
+    const uint32_t steps = bench_records(&b, RECORD_STEP);
+    const int64_t after_ns = order_next(b.order) - b.now_ns;
+    cr_assert(after_ns == 3 * SECOND / 10, "%lld", (long long)after_ns);
+    bench_tick(&b, after_ns - 1);
+    cr_assert_eq(bench_records(&b, RECORD_STEP), steps);
+    bench_tick(&b, 1);
+    cr_assert_eq(bench_record(&b, RECORD_STEP)->step.cause, STEP_FLUSH);
+    bench_end(&b);
+}
