@@ -20,7 +20,7 @@ enum {
     IDENTITY_MAX = 64,    /* a worker's name for people, e.g. "worker-3" */
     NONCE_BYTES = 16,
     TEXT_MAX = 512,
-    RING_MAX = 4096,        /* newest records that a member keeps */
+    RING_MAX = 256,         /* newest records that a member keeps */
     PAGE_BYTES_MAX = 32768, /* of a long content that travels as numbered pages */
     CONTENT_BYTES_MAX = 64 << 20
 };
@@ -190,7 +190,7 @@ struct message_enlist {
     uint32_t shard; /* its index, from its settings */
     uint8_t instance[NONCE_BYTES];
     char address[ADDRESS_MAX]; /* data plane, as workers reach it */
-    uint32_t cold;             /* 1: its memory holds no log */
+    uint32_t cold;             /* 1: it has no memory yet */
     uint32_t epoch;       /* its promise: it follows nobody lower; 0: it has promised nothing */
     uint64_t index, hash; /* of its log */
 };

@@ -22,6 +22,8 @@ struct coordinator_loop {
     uint32_t members[MEMBERS_MAX]; /* control peer of each shard; 0: none yet */
     bool drained;                  /* DRAIN was given to the core */
     bool finished;
+    gradweir_status status; /* how it finished, and why */
+    char reason[TEXT_MAX];
     bool had_workers;
     uint64_t alone_since_ns;
     struct idle idle;
@@ -71,7 +73,11 @@ static void carry_out(struct coordinator_loop *loop, const struct order_action *
     case ORDER_SAY:
         log_line(loop->host->log, LOG_INFO, "order", "%s", action->message.denied.text);
         break;
-    case ORDER_EXIT: loop->finished = true; break;
+    case ORDER_EXIT:
+        loop->finished = true;
+        loop->status = (gradweir_status)action->message.denied.status;
+        memcpy(loop->reason, action->message.denied.text, sizeof loop->reason);
+        break;
     }
 }
 
@@ -252,5 +258,7 @@ gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound
     control_close(loop.control);
     free(loop.actions.items);
     order_free(loop.order);
+    if (status == GRADWEIR_OK && loop.status != GRADWEIR_OK)
+        return fail(loop.status, "%s", loop.reason);
     return status;
 }

@@ -96,9 +96,10 @@ static gradweir_status read_order(const struct settings *settings, struct order_
     order->round_patience_ns = settings_duration(settings, "round_patience");
     order->lease_ns = settings_duration(settings, "lease");
     order->shard_patience_ns = settings_duration(settings, "lease");
-    order->ring = 4096;
     const int64_t bytes_max = settings_size(settings, "queue_bytes_max");
     order->queue_bytes_max = bytes_max == SETTING_WORD ? 0 : (uint64_t)bytes_max;
+    order->ring = RING_MAX;
+    TRY(random_entropy(order->instance, sizeof order->instance));
     return random_entropy(&order->seed, sizeof order->seed);
 }
 

@@ -115,6 +115,7 @@ static gradweir_status enlist(struct shard_loop *loop)
                                              .shard = loop->host->index,
                                              .cold = !loop->shard};
     if (loop->shard) {
+        message.enlist.epoch = shard_promise(loop->shard);
         message.enlist.index = shard_ledger(loop->shard)->index;
         message.enlist.hash = shard_ledger(loop->shard)->hash;
     }

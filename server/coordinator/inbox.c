@@ -10,7 +10,8 @@ static void logged_came(struct order *order, uint32_t member, const struct messa
         order->figures.foreign++;
         return;
     }
-    if (logged->index > 0 && logged->index + HASHES > order->ledger.index &&
+    if (logged->index > 0 && logged->index >= order->hashes_from &&
+        logged->index + HASHES > order->ledger.index &&
         order->hashes[logged->index % HASHES] != logged->hash) {
         if (!order->alarm)
             order_say(order,
@@ -74,7 +75,8 @@ static void worker_message(struct order *order, struct peer *peer, struct messag
     case MESSAGE_DESCRIBE: judge_describe(order, &message->describe); break;
     case MESSAGE_BYE:
         order_send(order, peer->number, MESSAGE_BYE)->bye.name = *name;
-        joins_leave(order, peer->index, LEAVE_BYE);
+        if (order_room(order)) /* else its lease will end */
+            joins_leave(order, peer->index, LEAVE_BYE);
         break;
     case MESSAGE_REPORT: reports_came(order, peer->index, &message->report); break;
     default: break;
@@ -114,7 +116,15 @@ static void introduce(struct order *order, struct peer *peer, const struct order
     if (message.kind == MESSAGE_JOIN)
         joins_came(order, peer, &message.join);
     else
-        roster_enlist(order, peer, &message.enlist);
+        members_enlist(order, peer, &message.enlist);
+}
+
+static void page_came(struct order *order, struct peer *peer, const struct message *message)
+{
+    if (peer->state == PEER_SHARD && message->page.content == CONTENT_SEALED)
+        take_over_page(order, peer->index, message);
+    else
+        roster_page(order, peer, &message->page);
 }
 
 /* Messages that whoever connects may send, before it is anybody. */
@@ -125,7 +135,7 @@ static bool anyone(struct order *order, struct peer *peer, const struct order_ev
     case MESSAGE_JOIN:
     case MESSAGE_ENLIST: introduce(order, peer, event); return true;
     case MESSAGE_WANT: want_came(order, peer->number, message->want.content); return true;
-    case MESSAGE_PAGE: roster_page(order, peer, &message->page); return true;
+    case MESSAGE_PAGE: page_came(order, peer, message); return true;
     case MESSAGE_TUNE_ASK: tune_came(order, peer->number, &message->tune_ask); return true;
     default: return false;
     }
@@ -143,12 +153,24 @@ void inbox_message(struct order *order, const struct order_event *event)
     }
     if (anyone(order, peer, event))
         return;
+    if (peer->state == PEER_SHARD && message->kind == MESSAGE_SEALED) {
+        take_over_sealed(order, peer->index, message);
+        return;
+    }
+    if (order->phase != PHASE_ACT) {
+        order->figures.foreign++;
+        return;
+    }
+    if (peer->state == PEER_SHARD && message->epoch > order->ledger.epoch) {
+        take_over_fenced(order, message->epoch);
+        return;
+    }
     if (message->epoch != order->ledger.epoch || message->timeline != order->ledger.timeline) {
         order->figures.foreign++;
         return;
     }
     if (peer->state == PEER_SHARD && message->kind == MESSAGE_READY)
-        roster_ready(order, peer, &message->ready);
+        members_ready(order, peer, &message->ready);
     else if (peer->state == PEER_SHARD)
         shard_message(order, peer->index, message);
     else if (peer->state == PEER_WORKER) {
@@ -156,7 +178,7 @@ void inbox_message(struct order *order, const struct order_event *event)
         worker_message(order, peer, &copy);
     } else {
         order->figures.foreign++;
-        if (name_of(message))
+        if (name_of(message) && peer->state == PEER_NEW)
             order_send(order, number, MESSAGE_REJOIN);
     }
 }

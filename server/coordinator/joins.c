@@ -76,6 +76,14 @@ static void fence(struct order *order, uint32_t index)
     joins_leave(order, index, LEAVE_REPLACED);
 }
 
+void joins_pass(struct order *order, uint32_t worker)
+{
+    for (uint32_t i = 0; i < NONCE_BYTES; i += 8) {
+        const uint64_t bits = random_next(&order->random);
+        memcpy(order->workers[worker].pass + i, &bits, sizeof bits);
+    }
+}
+
 static void append_join(struct order *order, uint32_t index, const struct message_join *join)
 {
     struct order_worker *worker = &order->workers[index];
@@ -92,10 +100,7 @@ static void append_join(struct order *order, uint32_t index, const struct messag
                                       : options->outstanding_max;
     if (record.join.outstanding_max == 0)
         record.join.outstanding_max = 1;
-    for (uint32_t i = 0; i < NONCE_BYTES; i += 8) {
-        const uint64_t bits = random_next(&order->random);
-        memcpy(worker->pass + i, &bits, sizeof bits);
-    }
+    joins_pass(order, index);
     struct message_entry entry = {.worker = index, .incarnation = record.join.incarnation};
     memcpy(entry.pass, worker->pass, NONCE_BYTES);
     order_send_all(order, MESSAGE_ENTRY)->entry = entry;

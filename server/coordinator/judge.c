@@ -11,7 +11,8 @@ void judge_answer(struct order *order, const struct ledger_receipt *receipt,
                   const struct name *name)
 {
     const struct order_worker *worker = &order->workers[name->worker];
-    if (worker->peer == 0 || !worker->told)
+    if (worker->peer == 0 || !worker->told ||
+        (order->plants.owed_lost && receipt->index <= order->taken_over))
         return;
     order_send(order, worker->peer, MESSAGE_RECEIPT)->receipt =
         (struct message_receipt){.name = *name,
@@ -159,6 +160,19 @@ void judge_describe(struct order *order, const struct message_describe *describe
     note_ready(order, slot);
 }
 
+void judge_add(struct order_slot *slot, uint32_t member, const struct message_landed *landed)
+{
+    if (slot->landed == 0)
+        slot->digest = landed->digest;
+    slot->torn |= !landed->intact || landed->digest != slot->digest;
+    slot->landed |= UINT64_C(1) << member;
+    if (landed->not_finite < slot->not_finite)
+        slot->not_finite = landed->not_finite;
+    if (!(landed->magnitude <= slot->magnitude))
+        slot->magnitude = landed->magnitude;
+    slot->sum_squares[member] = landed->sum_squares;
+}
+
 void judge_landed(struct order *order, uint32_t member, const struct message_landed *landed)
 {
     if (landed->slot >= order->slots_count) {
@@ -169,18 +183,10 @@ void judge_landed(struct order *order, uint32_t member, const struct message_lan
     if (slot->state != SLOT_PLACED || slot->generation != landed->generation ||
         slot->landed >> member & 1)
         return; /* closed meanwhile, or said twice */
-    const bool other = landed->name.worker != slot->name.worker ||
-                       landed->name.incarnation != slot->name.incarnation ||
-                       landed->name.sequence != slot->name.sequence;
-    if (slot->landed == 0)
-        slot->digest = landed->digest;
-    slot->torn |= !landed->intact || other || landed->digest != slot->digest;
-    slot->landed |= UINT64_C(1) << member;
-    if (landed->not_finite < slot->not_finite)
-        slot->not_finite = landed->not_finite;
-    if (!(landed->magnitude <= slot->magnitude))
-        slot->magnitude = landed->magnitude;
-    slot->sum_squares[member] = landed->sum_squares;
+    slot->torn |= landed->name.worker != slot->name.worker ||
+                  landed->name.incarnation != slot->name.incarnation ||
+                  landed->name.sequence != slot->name.sequence;
+    judge_add(slot, member, landed);
     note_ready(order, slot);
 }
 

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MILLISECOND_NS = 1000000 };
+/* Half of it is what admissions may fill; what follows one event without asking (a JOIN that
+ * replaces a worker with all its places, and the step behind) fits in the other half. */
+enum { MILLISECOND_NS = 1000000, RING_MIN = 32 };
 
 static gradweir_status check_options(const struct order_options *options)
 {
@@ -32,8 +34,9 @@ static gradweir_status check_options(const struct order_options *options)
     if (options->outstanding_max == 0 || options->outstanding_max > OUTSTANDING_MAX)
         return fail(GRADWEIR_ERR_INVALID, "outstanding_max is %u; 1 to %d",
                     options->outstanding_max, OUTSTANDING_MAX);
-    if (options->ring < 16 || options->ring > HASHES / 2)
-        return fail(GRADWEIR_ERR_INVALID, "ring is %u; 16 to %d", options->ring, HASHES / 2);
+    if (options->ring < RING_MIN || options->ring > RING_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "ring is %u; %d to %d", options->ring, RING_MIN,
+                    RING_MAX);
     if (options->law.algorithm == ARITHMETIC_LAMB)
         return fail(GRADWEIR_ERR_INVALID, "optimizer lamb needs norms per tensor, which this "
                                           "server does not gather yet");
@@ -63,7 +66,8 @@ gradweir_status order_new(const struct order_options *options, struct order **ou
     order->status = calloc(1, STATUS_BYTES);
     order->slots_count = options->window_max + options->queue;
     if (!order->peers || !order->status ||
-        content_assembler_new(CONTENT_BYTES_MAX, &order->assembler) != GRADWEIR_OK) {
+        content_assembler_new(CONTENT_BYTES_MAX, &order->assembler) != GRADWEIR_OK ||
+        wire_decoder_new(&order->decoder) != GRADWEIR_OK) {
         order_free(order);
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the coordinator");
     }
@@ -79,6 +83,9 @@ void order_free(struct order *order)
         return;
     if (order->assembler)
         content_assembler_free(order->assembler);
+    for (uint32_t i = 0; i < MEMBERS_MAX; i++)
+        content_assembler_free(order->members[i].content);
+    wire_decoder_free(order->decoder);
     if (order->model)
         model_free(order->model);
     free(order->layout);
@@ -90,7 +97,8 @@ void order_free(struct order *order)
 uint32_t order_actions_max(const struct order_options *options)
 {
     const uint32_t slots = options->window_max + options->queue;
-    return 64 + KEPT + 12 * slots + 24 * (options->workers_max + options->shards);
+    return 64 + options->ring * options->shards + 12 * slots +
+           24 * (options->workers_max + options->shards);
 }
 
 static struct order_action *act(struct order *order, enum order_action_kind kind, uint32_t peer)
@@ -134,9 +142,12 @@ void order_drop(struct order *order, uint32_t peer)
     act(order, ORDER_DROP, peer);
 }
 
-void order_exit(struct order *order)
+void order_exit(struct order *order, gradweir_status status, const char *text)
 {
-    act(order, ORDER_EXIT, 0);
+    struct message *message = &act(order, ORDER_EXIT, 0)->message;
+    message->denied.status = status;
+    snprintf(message->denied.text, sizeof message->denied.text, "%s", text);
+    order->stopped = true;
 }
 
 void order_say(struct order *order, const char *format, ...)
@@ -189,7 +200,22 @@ bool order_members_here(const struct order *order)
 
 bool order_room(const struct order *order)
 {
-    return order->ledger.index - order_watermark(order) < order->options.ring;
+    return order->ledger.index - order_watermark(order) < order->options.ring / 2;
+}
+
+/* Whatever the event makes possible, in a fixed order. */
+static void follow(struct order *order)
+{
+    roster_leases(order);
+    joins_retry(order);
+    joins_tell(order);
+    judge_patience(order);
+    judge_all(order);
+    rounds_watch(order);
+    steps_flush(order);
+    judge_receipts(order);
+    places_expire(order);
+    places_serve(order);
 }
 
 void order_step(struct order *order, const struct order_event *event, struct order_actions *actions)
@@ -208,17 +234,10 @@ void order_step(struct order *order, const struct order_event *event, struct ord
         break;
     case ORDER_TICK: break;
     }
-    roster_leases(order);
-    joins_retry(order);
-    joins_tell(order);
-    judge_patience(order);
-    judge_all(order);
-    rounds_watch(order);
-    steps_flush(order);
-    judge_receipts(order);
-    places_expire(order);
-    places_serve(order);
-    if (order->draining)
+    take_over_tick(order);
+    if (order->phase == PHASE_ACT && !order->stopped)
+        follow(order);
+    if (order->draining && !order->stopped)
         steps_drain(order);
 }
 
@@ -234,6 +253,8 @@ int64_t order_next(const struct order *order)
     int64_t next = steps_flush_at(order);
     if (rounds_next(order) < next)
         next = rounds_next(order);
+    if (take_over_next(order) < next)
+        next = take_over_next(order);
     const bool waiting = places_waiting(order) > 0;
     for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
         const struct order_worker *worker = &order->workers[i];
@@ -275,6 +296,9 @@ bool order_plant(struct order *order, const char *name)
                   {"flush-off", &order->plants.flush_off},
                   {"lease-off", &order->plants.lease_off},
                   {"retire-early", &order->plants.retire_early},
+                  {"one-seal", &order->plants.one_seal},
+                  {"shortest-log", &order->plants.shortest_log},
+                  {"owed-lost", &order->plants.owed_lost},
                   {"weight-twice", &order->plants.weight_twice}};
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++)
         if (strcmp(plants[i].name, name) == 0)

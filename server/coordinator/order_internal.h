@@ -3,7 +3,10 @@
  *   order.c         the step function, the log, deadlines
  *   inbox.c         who may say what
  *   proven.c        what a key allows
- *   roster.c        peers, shards, the layout, leases
+ *   roster.c        peers, the layout, leases
+ *   members.c       shards: who is there, what a connection has missed
+ *   take_over.c     a new coordinator: who is there, SEAL, what they hold
+ *   rebuild.c       its state from what they hold
  *   joins.c         who takes part, under which incarnation
  *   places.c        slots: who has room
  *   queue_fit.c     how many there are, by queue_bytes_max
@@ -29,7 +32,7 @@
 #include "common/wire.h"
 #include "server/coordinator/order.h"
 
-enum { KEPT = 256 }; /* newest records, for a shard that comes back a little behind */
+enum { KEPT = RING_MAX }; /* newest records, for a shard that comes back a little behind */
 enum { HASHES = 8192, OWED_MAX = 2 * SLOTS_MAX, INTERVALS = 32 };
 enum { STATUS_BYTES = 512 << 10 };
 
@@ -43,9 +46,18 @@ struct peer {
     uint64_t turn;            /* JOINING: smaller came earlier */
 };
 
+/* GATHER: who is there, and with what memory? SEAL: all hold a log; their promises and contents are
+ * awaited. ACT: all follow this coordinator. */
+enum order_phase { PHASE_GATHER = 0, PHASE_SEAL, PHASE_ACT };
+
 struct order_member {
     uint32_t peer; /* 0: not connected */
-    bool known;    /* was here once: its memory holds our log */
+    bool cold;     /* as it enlisted; its promise and log too */
+    uint32_t promise;
+    uint64_t index, hash;
+    bool promised, sealed; /* SEAL: to us; and its content is here whole */
+    struct content_assembler *content;
+    bool known; /* was here once: its memory holds our log */
     bool ready;
     char address[ADDRESS_MAX];
     uint8_t instance[NONCE_BYTES]; /* of its process */
@@ -103,6 +115,7 @@ struct order_owed {
 
 struct order_plants {
     bool admit_partial, early_receipt, no_dedupe, refusal_unlogged, zombie_incarnation;
+    bool one_seal, shortest_log, owed_lost;
     bool generation_reuse, flush_off, lease_off, retire_early, weight_twice;
 };
 
@@ -114,6 +127,11 @@ struct order {
     struct random random;
     struct order_plants plants;
     struct order_figures figures;
+
+    enum order_phase phase;
+    uint32_t epoch;      /* tried for, or acted in */
+    uint32_t epoch_seen; /* highest that any member has promised */
+    int64_t seal_ns;     /* SEAL: when it is said (again) */
 
     struct model *model; /* NULL until the first worker told it */
     uint8_t *layout;
@@ -131,6 +149,10 @@ struct order {
     uint64_t generations, tickets, completions;
 
     uint64_t hashes[HASHES]; /* of records, by index */
+    uint64_t hashes_from;    /* the lowest index that is known */
+    uint64_t taken_over;     /* index of the log that was taken over; 0: none was */
+    uint64_t log_read;       /* rebuild.c: the newest record that was read */
+    struct wire_decoder *decoder;
     struct record kept[KEPT];
     int64_t appended_ns[KEPT];
     struct order_owed owed[OWED_MAX];
@@ -157,7 +179,7 @@ struct message *order_send_all(struct order *order, uint32_t kind);
 void order_content(struct order *order, uint32_t peer, uint32_t content, const void *bytes,
                    size_t count);
 void order_drop(struct order *order, uint32_t peer);
-void order_exit(struct order *order);
+void order_exit(struct order *order, gradweir_status status, const char *text);
 void order_say(struct order *order, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void order_append(struct order *order, struct record *record);
 uint64_t order_watermark(const struct order *order); /* all members have logged up to here */
@@ -179,8 +201,6 @@ struct peer *roster_find(struct order *order, uint32_t number);
 struct peer *roster_take(struct order *order, uint32_t number); /* NULL: full */
 void roster_deny(struct order *order, uint32_t peer, int32_t status, const char *text);
 void roster_page(struct order *order, struct peer *peer, const struct message_page *page);
-void roster_enlist(struct order *order, struct peer *peer, const struct message_enlist *enlist);
-void roster_ready(struct order *order, struct peer *peer, const struct message_ready *ready);
 void roster_lost(struct order *order, uint32_t number);
 void roster_leases(struct order *order);
 bool roster_live(const struct order *order, uint32_t worker); /* a worker, not a reader */
@@ -194,10 +214,36 @@ struct page;
 void reports_came(struct order *order, uint32_t worker, const struct message_report *report);
 void reports_put(struct page *page, const struct order_worker *worker);
 
+/* members.c */
+void members_enlist(struct order *order, struct peer *peer, const struct message_enlist *enlist);
+void members_ready(struct order *order, struct peer *peer, const struct message_ready *ready);
+void members_lost(struct order *order, uint32_t index);
+void members_tell(struct order *order, uint32_t index);     /* MEMBER, and the layout if need be */
+void members_catch_up(struct order *order, uint32_t index); /* what it has missed */
+void members_catch_up_all(struct order *order);
+void members_map(struct order *order);    /* the MAP record: a job begins */
+void members_bodies(struct order *order); /* who holds a piece of every gradient */
+
+/* take_over.c */
+void take_over_enlisted(struct order *order, uint32_t index);
+void take_over_sealed(struct order *order, uint32_t index, const struct message *message);
+void take_over_page(struct order *order, uint32_t index, const struct message *message);
+void take_over_tick(struct order *order);
+int64_t take_over_next(const struct order *order); /* INT64_MAX: it acts, or waits for shards */
+void take_over_fenced(struct order *order, uint32_t epoch);
+bool take_over_ours(const struct order *order); /* the job is ours to end */
+/* Ends this coordinator, not the job: a sentence, and ORDER_EXIT. Who may not go on says why. */
+void take_over_end(struct order *order, gradweir_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* rebuild.c: state from what all members have told. The reason is in fail_reason(). */
+gradweir_status rebuild(struct order *order);
+
 /* joins.c */
 void joins_came(struct order *order, struct peer *peer, const struct message_join *join);
 void joins_retry(struct order *order); /* those that waited for the MAP, or for room in the log */
 void joins_tell(struct order *order);  /* JOINED, once all shards have logged the JOIN */
+void joins_pass(struct order *order, uint32_t worker); /* a new one, of chance */
 void joins_leave(struct order *order, uint32_t worker, uint32_t cause);
 
 /* places.c */
@@ -215,6 +261,7 @@ uint32_t places_used(const struct order *order); /* given and not yet in the win
 
 /* judge.c */
 void judge_describe(struct order *order, const struct message_describe *describe);
+void judge_add(struct order_slot *slot, uint32_t member, const struct message_landed *landed);
 void judge_landed(struct order *order, uint32_t member, const struct message_landed *landed);
 void judge_patience(struct order *order);
 void judge_all(struct order *order); /* whatever can have its verdict now */

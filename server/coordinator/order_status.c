@@ -16,6 +16,8 @@ void order_figures(const struct order *order, struct order_figures *figures)
     figures->version = ledger_version(&order->ledger);
     figures->whole = order->whole;
     figures->index = order->ledger.index;
+    figures->epoch = order->epoch;
+    figures->acting = order->phase == PHASE_ACT;
     for (uint32_t i = 0; i < order->ledger.workers_count; i++)
         figures->workers_live += roster_live(order, i);
     for (uint32_t i = 0; i < order->options.shards; i++)
@@ -37,10 +39,11 @@ static void put_figures(struct page *page, const struct order *order)
     order_figures(order, &f);
     page_put(page,
              "\"version\":%" PRIu64 ",\"whole\":%" PRIu64 ",\"index\":%" PRIu64 ",\"first\":%s,"
-             "\"draining\":%s,\"alarm\":%s,\"workers_live\":%u,\"shards_ready\":%u,\"window\":%u,",
-             f.version, f.whole, f.index, order->ledger.first ? "true" : "false",
-             order->draining ? "true" : "false", order->alarm ? "true" : "false", f.workers_live,
-             f.shards_ready, f.window);
+             "\"epoch\":%u,\"acting\":%s,\"draining\":%s,\"alarm\":%s,\"workers_live\":%u,\"shards_"
+             "ready\":%u,\"window\":%u,",
+             f.version, f.whole, f.index, order->ledger.first ? "true" : "false", f.epoch,
+             f.acting ? "true" : "false", order->draining ? "true" : "false",
+             order->alarm ? "true" : "false", f.workers_live, f.shards_ready, f.window);
     page_put(page,
              "\"queue\":%u,\"queue_peak\":%u,\"waiting\":%u,\"pushes\":%" PRIu64
              ",\"duplicates\":%" PRIu64 ",\"foreign\":%" PRIu64 ",\"asks_waited\":%" PRIu64 ",",

@@ -43,7 +43,10 @@ static double since(const struct waits *waits, int64_t then_ns)
 static void wait_beginning(struct waits *waits)
 {
     const struct order *order = waits->order;
-    if (!order->model)
+    for (uint32_t i = 0; i < order->options.shards && order->phase == PHASE_SEAL; i++)
+        if (!order->members[i].sealed && order->members[i].peer != 0)
+            wait_line(waits, "epoch %u waits for what shard %u holds", order->epoch, i);
+    if (order->phase == PHASE_ACT && !order->model)
         wait_line(waits, "shards wait for the first worker, which tells the layout");
     else if (order->ledger.mapped && !order->ledger.first)
         wait_line(waits, "gradients wait for the first parameters");

@@ -251,9 +251,8 @@ void steps_drain(struct order *order)
                   "the end was not reached in order within 30 s: a shard is missing or "
                   "behind; stopping at version %llu",
                   (unsigned long long)order->whole);
-    for (uint32_t i = 0; i < order->peers_max; i++)
+    for (uint32_t i = 0; i < order->peers_max && take_over_ours(order); i++)
         if (order->peers[i].state != PEER_FREE)
             order_send(order, order->peers[i].number, MESSAGE_STOP);
-    order->stopped = true;
-    order_exit(order);
+    order_exit(order, GRADWEIR_OK, "");
 }

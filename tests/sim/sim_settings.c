@@ -129,7 +129,7 @@ void settings_choose(struct sim *sim)
                                     .sync = chance(&sim->random, 0.12),
                                     .outstanding_max = 2,
                                     .parameter_slots = pick(sim, 3, 5),
-                                    .ring = chance(&sim->random, 0.3) ? 16 : 128,
+                                    .ring = chance(&sim->random, 0.3) ? 32 : 128,
                                     .law = order->law};
     order->window_max = order->law.window + pick(sim, 0, 2);
     if (order->sync) { /* it waits for one of each, so each needs room */

@@ -333,10 +333,10 @@ Test(order, what_does_not_land_in_time_is_cancelled_by_a_record)
     bench_end(&b);
 }
 
-Test(order, admissions_wait_while_the_slowest_shard_is_a_ring_behind)
+Test(order, admissions_wait_while_the_slowest_shard_is_half_a_ring_behind)
 {
     bench_init(&b);
-    b.options.ring = 16;
+    b.options.ring = 32;
     b.options.law.staleness_max = -1;
     bench_start(&b, true);
     uint64_t sequence = 2;

@@ -130,12 +130,14 @@ Test(order_roster, nothing_is_admitted_while_a_shard_is_lost_and_status_names_it
     order_status(b.order, b.now_ns, text, sizeof text);
     cr_assert_not_null(strstr(text, "everything waits for shard 1"));
     struct message message = {.kind = MESSAGE_ENLIST};
-    message.enlist = (struct message_enlist){1, 1, 9, 1, {1}, "127.0.0.1:2", 1, 1, 0, 0};
-    bench_say(&b, 50, &message);
-    cr_assert_not_null(bench_sent(&b, 50, MESSAGE_DENIED, 0), "cold: its memory is lost");
-    message.enlist.cold = 0;
-    message.enlist.index = order_ledger(b.order)->index;
-    message.enlist.hash = order_ledger(b.order)->hash;
+    message.enlist = (struct message_enlist){.protocol_oldest = 1,
+                                             .protocol_newest = 1,
+                                             .shard = 1,
+                                             .instance = {1},
+                                             .address = "127.0.0.1:2",
+                                             .epoch = 1,
+                                             .index = order_ledger(b.order)->index,
+                                             .hash = order_ledger(b.order)->hash};
     bench_say(&b, 51, &message);
     cr_assert_not_null(bench_sent(&b, 51, MESSAGE_MEMBER, 0));
     cr_assert_eq(figures().shards_ready, 2);

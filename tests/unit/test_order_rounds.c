@@ -98,6 +98,7 @@ Test(order_rounds, nobody_is_taken_out_for_a_shard_s_fault_or_before_its_own_pat
                                              .job = 9,
                                              .shard = 1,
                                              .address = "127.0.0.1:1",
+                                             .epoch = 1,
                                              .index = order_ledger(b.order)->index,
                                              .hash = order_ledger(b.order)->hash};
     bench_say(&b, 2, &message);
