@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool on_loopback(const char *address)
@@ -44,6 +45,19 @@ static gradweir_status guard(struct control *control, const struct control_optio
     return GRADWEIR_OK;
 }
 
+/* libzmq takes the port modulo 65536, and would listen elsewhere without a word. */
+static gradweir_status check_port(const struct control *control, const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    const char *port = colon ? colon + 1 : "";
+    const size_t digits = strspn(port, "0123456789");
+    const bool any = control->server && strcmp(port, "*") == 0;
+    if (any || (digits > 0 && digits <= 5 && !port[digits] && strtoul(port, NULL, 10) <= 65535))
+        return GRADWEIR_OK;
+    return fail(GRADWEIR_ERR_INVALID,
+                "\"%.150s\" is no address: host:port is wanted, port 0 to 65535", address);
+}
+
 gradweir_status control_security(struct control *control, const struct control_options *options,
                                  const char *address)
 {
@@ -54,6 +68,7 @@ gradweir_status control_security(struct control *control, const struct control_o
     ASSERT(result == 0);
     if (!control->server && strncmp(address, "inproc://", 9) == 0)
         return GRADWEIR_OK;
+    TRY(check_port(control, address));
     if (!options->secret_key) {
         if (options->insecure || on_loopback(address))
             return GRADWEIR_OK;
