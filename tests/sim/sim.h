@@ -99,7 +99,7 @@ struct sim_body {
     enum sim_side from;
     struct head_any head;
     uint64_t length, source, sender_token, token, target;
-    bool flip;
+    bool flip, ghost; /* ghost: the process that took it is dead */
 };
 
 struct sim_job {
@@ -158,6 +158,9 @@ struct sim_shard {
     uint64_t seen_version;
     bool seen_any;
     struct check_place places[SLOTS_MAX];
+    enum { DOOM_NONE, DOOM_STEP, DOOM_TILE } doom; /* dies in its next step, or in a tile */
+    uint64_t torn_at;  /* applied record at which it died in a tile; not twice at one */
+    int64_t killed_ns; /* bodies of then may still land for a moment */
 };
 
 enum user_phase { USER_IDLE, USER_PULLING, USER_COMPUTING, USER_WAITING };
@@ -198,6 +201,7 @@ struct sim_name {
 struct sim_coordinator {
     struct order *order;
     uint32_t number;              /* how many were before it */
+    bool doomed;                  /* as a shard's */
     uint32_t members[SIM_SHARDS]; /* peer of each, from MEMBER; 0: none yet */
     struct check_slot slots[SLOTS_MAX];
 };
@@ -251,6 +255,14 @@ struct reference {
     X(shard_stops, "shards stopped for a while")                                                   \
     X(shard_breaks, "shards whose control connection breaks")                                      \
     X(slow_shards, "shards that become slow")                                                      \
+    X(shard_deaths, "shard processes killed")                                                      \
+    X(shard_returns, "shard processes that went on in the same memory")                            \
+    X(torn_tiles, "tiles of a step half done when their process died")                             \
+    X(ghost_bodies, "bodies that landed after their process had died")                             \
+    X(coordinator_deaths, "coordinators killed")                                                   \
+    X(second_coordinators, "coordinators started while another one lives")                         \
+    X(coordinators_fenced, "coordinators that learned that they were replaced")                    \
+    X(massacres, "several servers killed at once")                                                 \
     X(clock_steps, "clocks that jump forward")                                                     \
     X(old_epochs, "messages of an epoch that is over")                                             \
     X(not_finite, "gradients with NaN, Inf or a huge element")                                     \

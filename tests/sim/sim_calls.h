@@ -66,6 +66,7 @@ uint32_t control_copy(struct sim *sim, const struct message *message);
 void data_connect(struct sim *sim, uint32_t worker, uint32_t shard);
 void data_break(struct sim *sim, uint32_t connection);
 void data_break_all(struct sim *sim, uint32_t worker);
+void data_shard_dies(struct sim *sim, uint32_t shard);
 void data_send(struct sim *sim, const struct sim_body *body);
 void data_take(struct sim *sim, uint64_t offer, uint64_t target, uint64_t token);
 void data_refuse(struct sim *sim, uint64_t offer);
@@ -77,6 +78,8 @@ void server_start(struct sim *sim);
 void server_stop(struct sim *sim);
 void server_coordinator(struct sim *sim); /* a new one starts */
 void server_coordinator_dies(struct sim *sim, uint32_t coordinator);
+void server_shard_dies(struct sim *sim, uint32_t shard);
+void server_shard_returns(struct sim *sim, uint32_t shard);
 
 void server_enlist(struct sim *sim, uint32_t shard);
 void server_order(struct sim *sim, uint32_t coordinator, const struct order_event *event);
@@ -105,12 +108,17 @@ void fault_partition(struct sim *sim, uint32_t worker);
 void fault_partition_data(struct sim *sim, uint32_t worker);
 void fault_partition_shard(struct sim *sim, uint32_t worker);
 void fault_storm(struct sim *sim, uint32_t worker);
+void fault_come_back(struct sim *sim, uint32_t actor, double factor);
 void fault_cut(struct sim *sim, const struct sim_event *event);
 void fault_stop_shard(struct sim *sim, uint32_t worker);
 void fault_break_shard(struct sim *sim, uint32_t worker);
 void fault_slow(struct sim *sim, uint32_t worker);
 void fault_clock(struct sim *sim, uint32_t worker);
 void fault_old_epoch(struct sim *sim, uint32_t worker);
+void fault_kill_coordinator(struct sim *sim, uint32_t worker);
+void fault_second_coordinator(struct sim *sim, uint32_t worker);
+void fault_kill_shard(struct sim *sim, uint32_t worker);
+void fault_massacre(struct sim *sim, uint32_t worker);
 void fault_tune(struct sim *sim, uint32_t worker);
 void faults_end(struct sim *sim);
 

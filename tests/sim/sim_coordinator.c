@@ -26,8 +26,17 @@ static void exits(struct sim *sim, uint32_t index, const struct message_denied *
         sim->exited = true;
     else if (why->status != GRADWEIR_ERR_FENCED)
         sim_fail(sim, "%s gives up: %s", story_actor(sim, index), why->text);
-    else
+    else {
+        sim->counts.coordinators_fenced++;
         server_coordinator_dies(sim, index);
+    }
+}
+
+/* Who dies in the middle of sending has reached some. */
+static uint32_t reached(struct sim *sim, const struct sim_coordinator *coordinator)
+{
+    const uint32_t shards = sim->settings.shards;
+    return coordinator->doomed ? (uint32_t)random_below(&sim->network, shards + 1) : shards;
 }
 
 static void carry_out(struct sim *sim, uint32_t index, const struct order_action *action)
@@ -42,7 +51,7 @@ static void carry_out(struct sim *sim, uint32_t index, const struct order_action
         break;
     case ORDER_SEND_ALL:
         check_told(sim, index, &action->message);
-        for (uint32_t i = 0; i < sim->settings.shards; i++)
+        for (uint32_t i = 0; i < reached(sim, coordinator); i++)
             control_to_peer(sim, coordinator->members[i], &action->message);
         break;
     case ORDER_APPEND: check_append(sim, index, &action->message.record); break;
@@ -53,6 +62,16 @@ static void carry_out(struct sim *sim, uint32_t index, const struct order_action
         break;
     case ORDER_EXIT: exits(sim, index, &action->message.denied); break;
     }
+}
+
+/* How many of its actions a process that is about to die gets done. */
+static uint32_t how_far(struct sim *sim, uint32_t index)
+{
+    const uint32_t count = sim->order_actions.count;
+    if (!sim->coordinators[index].doomed || count == 0)
+        return count;
+    sim_tell(sim, "%s dies in the middle of its step", story_actor(sim, index));
+    return (uint32_t)random_below(&sim->network, count);
 }
 
 void server_order(struct sim *sim, uint32_t index, const struct order_event *given)
@@ -72,8 +91,11 @@ void server_order(struct sim *sim, uint32_t index, const struct order_event *giv
             sim_fail(sim, "%s listens to %s of an incarnation that is over",
                      story_actor(sim, index), message_name(event.message->kind));
     }
-    for (uint32_t i = 0; i < sim->order_actions.count && sim->actors[index].alive; i++)
+    const uint32_t done = how_far(sim, index);
+    for (uint32_t i = 0; i < done && sim->actors[index].alive; i++)
         carry_out(sim, index, &sim->order_actions.items[i]);
+    if (done < sim->order_actions.count && sim->actors[index].alive)
+        server_coordinator_dies(sim, index);
     if (!sim->actors[index].alive)
         return;
     const int64_t next = order_next(order);

@@ -7,29 +7,12 @@
 
 #include <string.h>
 
+static const int64_t GHOSTS = 200 * MS; /* so long the kernel or a card may write for the dead */
+
 struct sim_connection *data_connection(struct sim *sim, uint32_t number)
 {
     struct sim_connection *connection = &sim->connections[number % SIM_CONNECTIONS];
     return number != 0 && connection->number == number ? connection : NULL;
-}
-
-void data_connect(struct sim *sim, uint32_t worker, uint32_t shard)
-{
-    const uint32_t number = ++sim->connections_n;
-    struct sim_connection *connection = &sim->connections[number % SIM_CONNECTIONS];
-    if (connection->number && !(connection->ended[0] && connection->ended[1]))
-        sim_fail(sim, "the simulator has no connection left: something connects without end");
-    *connection = (struct sim_connection){.number = number,
-                                          .worker = worker,
-                                          .shard = shard,
-                                          .alive = true,
-                                          .clock_ns = {sim->now_ns, sim->now_ns}};
-    sim->workers[worker].connections[shard] = number;
-    event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, 1),
-                                      .kind = SIM_CONNECTED,
-                                      .actor = actor_worker(worker),
-                                      .process = sim->actors[actor_worker(worker)].process,
-                                      .from = number});
 }
 
 static void end_later(struct sim *sim, const struct sim_connection *connection, enum sim_side side)
@@ -54,6 +37,30 @@ void data_break(struct sim *sim, uint32_t number)
     end_later(sim, connection, SIDE_SHARD);
 }
 
+void data_connect(struct sim *sim, uint32_t worker, uint32_t shard)
+{
+    const uint32_t number = ++sim->connections_n;
+    struct sim_connection *connection = &sim->connections[number % SIM_CONNECTIONS];
+    if (connection->number && !(connection->ended[0] && connection->ended[1]))
+        sim_fail(sim, "the simulator has no connection left: something connects without end");
+    *connection = (struct sim_connection){.number = number,
+                                          .worker = worker,
+                                          .shard = shard,
+                                          .alive = true,
+                                          .clock_ns = {sim->now_ns, sim->now_ns}};
+    sim->workers[worker].connections[shard] = number;
+    if (!sim->actors[actor_shard(shard)].alive) { /* nobody listens */
+        connection->ended[SIDE_SHARD] = true;
+        data_break(sim, number);
+        return;
+    }
+    event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, 1),
+                                      .kind = SIM_CONNECTED,
+                                      .actor = actor_worker(worker),
+                                      .process = sim->actors[actor_worker(worker)].process,
+                                      .from = number});
+}
+
 static void free_bodies(struct sim *sim, uint32_t number)
 {
     const struct sim_connection *connection = data_connection(sim, number);
@@ -76,6 +83,25 @@ void data_break_all(struct sim *sim, uint32_t worker)
         free_bodies(sim, connection->number);
     }
     memset(sim->workers[worker].connections, 0, sizeof sim->workers[worker].connections);
+}
+
+/* A shard's process is gone, and with it all it knew of its connections. What was on its way into
+ * its memory may still land. */
+void data_shard_dies(struct sim *sim, uint32_t shard)
+{
+    for (uint32_t i = 0; i < SIM_CONNECTIONS; i++) {
+        struct sim_connection *connection = &sim->connections[i];
+        if (connection->number == 0 || connection->shard != shard || connection->ended[SIDE_SHARD])
+            continue;
+        data_break(sim, connection->number);
+        connection->ended[SIDE_SHARD] = true;
+        for (uint32_t k = 0; k < SIM_BODIES; k++) {
+            struct sim_body *body = &sim->bodies[k];
+            if (body->used && body->connection == connection->number)
+                body->ghost = body->from == SIDE_WORKER && body->taken && !body->landed;
+        }
+        free_bodies(sim, connection->number);
+    }
 }
 
 static uint32_t actor_of(const struct sim_connection *connection, enum sim_side side)
@@ -225,6 +251,8 @@ static void head_arrives(struct sim *sim, struct sim_body *body, enum sim_side s
             body_event(sim, body, SIM_SENT, body->from);
     }
     deliver(sim, body, side, (struct shard_event){.kind = SHARD_OFFERED, .head = &head});
+    if (connection->ended[side])
+        return; /* it died of it */
     if (body->length && !body->taken)
         sim_fail(sim, "a body was offered and neither taken nor refused");
     release(body);
@@ -243,9 +271,26 @@ static uint8_t *address(struct sim *sim, const struct sim_body *body, bool sourc
     return base + offset;
 }
 
+static void ghost_lands(struct sim *sim, struct sim_body *body)
+{
+    const struct sim_connection *connection = data_connection(sim, body->connection);
+    const uint32_t shard = connection->shard;
+    body->ghost = false;
+    if (body->returned || connection->ended[SIDE_WORKER])
+        return; /* its buffer may be another gradient's by now */
+    if (sim->now_ns - sim->shards[shard].killed_ns > GHOSTS || !chance(&sim->network, 0.7))
+        return;
+    check_landing(sim, shard, body);
+    memcpy(address(sim, body, false), address(sim, body, true),
+           random_below(&sim->network, body->length) + 1);
+    sim->counts.ghost_bodies++;
+}
+
 static void body_lands(struct sim *sim, struct sim_body *body, enum sim_side side)
 {
     const struct sim_connection *connection = data_connection(sim, body->connection);
+    if (body->ghost)
+        ghost_lands(sim, body);
     if (body->landed || connection->ended[side])
         return;
     const bool whole = connection->alive;

@@ -114,6 +114,7 @@ static const struct {
              {1, fault_storm},
              {6, fault_stop_shard},
              {4, fault_break_shard},
+             {5, fault_kill_shard},
              {4, fault_slow},
              {6, fault_clock},
              {7, fault_old_epoch},
@@ -152,5 +153,7 @@ void faults_end(struct sim *sim)
         for (uint32_t k = 0; k < 2; k++)
             if (actor->blocked_ns[k] > sim->now_ns)
                 actor->blocked_ns[k] = sim->now_ns;
+        if (actor->peer != 0 && sim->peers[actor->peer].coordinator != sim->newest)
+            fault_come_back(sim, i, 10); /* everybody finds the newest now */
     }
 }

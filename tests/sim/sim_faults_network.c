@@ -6,7 +6,7 @@
 enum { BOTH_WAYS = 3 };
 static const int64_t HEARTBEATS = 3 * MS; /* so long nothing may come before a link is given up */
 
-static void break_and_come_back(struct sim *sim, uint32_t actor, double factor)
+void fault_come_back(struct sim *sim, uint32_t actor, double factor)
 {
     const bool worker = actor_role(actor) == WORKER;
     control_break(sim, actor, worker ? sim->now_ns : INT64_MAX);
@@ -20,7 +20,7 @@ void fault_break_control(struct sim *sim, uint32_t worker)
         return;
     sim->counts.control_breaks++;
     sim_tell(sim, "FAULT: worker %u's control connection breaks", worker);
-    break_and_come_back(sim, actor, chance(&sim->faults, 0.3) ? 100 : 5);
+    fault_come_back(sim, actor, chance(&sim->faults, 0.3) ? 100 : 5);
 }
 
 void fault_break_shard(struct sim *sim, uint32_t worker)
@@ -31,7 +31,7 @@ void fault_break_shard(struct sim *sim, uint32_t worker)
         return;
     sim->counts.shard_breaks++;
     sim_tell(sim, "FAULT: shard %u's control connection breaks", shard);
-    break_and_come_back(sim, actor_shard(shard), 60);
+    fault_come_back(sim, actor_shard(shard), 60);
 }
 
 void fault_storm(struct sim *sim, uint32_t worker)
@@ -41,7 +41,7 @@ void fault_storm(struct sim *sim, uint32_t worker)
     sim_tell(sim, "FAULT: everybody's control connection breaks");
     for (uint32_t i = actor_shard(0); i < SIM_ACTORS; i++)
         if (sim->actors[i].peer != 0 && sim->actors[i].alive)
-            break_and_come_back(sim, i, 30);
+            fault_come_back(sim, i, 30);
 }
 
 void fault_break_data(struct sim *sim, uint32_t worker)

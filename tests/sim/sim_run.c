@@ -137,6 +137,8 @@ static void reset(struct sim *sim, uint64_t seed)
         sim->actors[i].slowness = 1;
     for (uint32_t i = 0; i < SIM_SHARDS; i++) {
         sim->shards[i].seen_any = false;
+        sim->shards[i].doom = DOOM_NONE;
+        sim->shards[i].torn_at = UINT64_MAX;
         memset(sim->shards[i].places, 0, sizeof sim->shards[i].places);
     }
 }
@@ -210,6 +212,8 @@ static void shard_event(struct sim *sim, const struct sim_event *event)
     const uint32_t actor = event->actor;
     if (event->kind == SIM_DOWN)
         went_down(sim, event);
+    if (event->kind == SIM_RESTART)
+        server_shard_returns(sim, shard_of(actor));
     if (event->kind != SIM_UP)
         return;
     if (sim->actors[actor].peer != 0 || is_cut_off(sim, event))

@@ -45,15 +45,11 @@ static void scan(const struct sim_job *job, const float *numbers, struct shard_e
             done->not_finite = i;
 }
 
-void server_job(struct sim *sim, const struct sim_event *event)
+static void compute(struct sim *sim, const struct sim_job *job)
 {
-    struct sim_job *job = &sim->jobs[event->what];
     struct shard *shard = sim->shards[job->shard].shard;
-    struct shard_event done = {.kind = SHARD_DONE, .token = job->token, .not_finite = UINT64_MAX};
     struct arithmetic_work work;
-    if (job->kind == SHARD_SCAN) {
-        scan(job, shard_address(shard, job->offset), &done);
-    } else if (job->kind == SHARD_AVERAGE) {
+    if (job->kind == SHARD_AVERAGE) {
         shard_work(shard, &work);
         arithmetic_scalar.average(shard_plan(shard), &work.sources, job->begin, job->end,
                                   shard_average(shard) + job->begin);
@@ -62,6 +58,16 @@ void server_job(struct sim *sim, const struct sim_event *event)
         shard_work(shard, &work);
         arithmetic_scalar.step(shard_plan(shard), &work, job->begin, job->end);
     }
+}
+
+void server_job(struct sim *sim, const struct sim_event *event)
+{
+    struct sim_job *job = &sim->jobs[event->what];
+    struct shard_event done = {.kind = SHARD_DONE, .token = job->token, .not_finite = UINT64_MAX};
+    if (job->kind == SHARD_SCAN)
+        scan(job, shard_address(sim->shards[job->shard].shard, job->offset), &done);
+    else
+        compute(sim, job);
     job->used = false;
     server_shard(sim, job->shard, &done);
 }
@@ -121,10 +127,25 @@ static void act(struct sim *sim, uint32_t shard, const struct shard_action *acti
     }
 }
 
+/* Memory in which a process dies again and again at one place is not believed, rightly. */
+static bool dies_in_tile(struct sim *sim, uint32_t index)
+{
+    struct shard_figures figures;
+    shard_figures(sim->shards[index].shard, &figures);
+    if (sim->shards[index].doom != DOOM_TILE || figures.applied == sim->shards[index].torn_at)
+        return false;
+    for (uint32_t i = 0; i < SIM_JOBS; i++)
+        if (sim->jobs[i].used && sim->jobs[i].shard == index && sim->jobs[i].kind != SHARD_SCAN) {
+            sim->shards[index].torn_at = figures.applied;
+            return true;
+        }
+    return false;
+}
+
 void server_shard(struct sim *sim, uint32_t index, const struct shard_event *event)
 {
     struct sim_shard *shard = &sim->shards[index];
-    if (!shard->shard)
+    if (!shard->shard || !sim->actors[actor_shard(index)].alive)
         return;
     struct shard_event own = *event;
     own.now_ns = sim->now_ns + sim->actors[actor_shard(index)].skew_ns;
@@ -133,9 +154,18 @@ void server_shard(struct sim *sim, uint32_t index, const struct shard_event *eve
     shard_step(shard->shard, &own, &shard->actions);
     if (own.kind == SHARD_MESSAGE && own.message->kind == MESSAGE_RECORD)
         check_logged(sim, index, &own.message->record);
-    for (uint32_t i = 0; i < shard->actions.count; i++)
-        act(sim, index, &shard->actions.items[i]);
     check_shard(sim, index);
+    bool dies = shard->doom == DOOM_STEP && shard->actions.count > 0;
+    const uint32_t done =
+        dies ? (uint32_t)random_below(&sim->network, shard->actions.count) : shard->actions.count;
+    for (uint32_t i = 0; i < done; i++)
+        act(sim, index, &shard->actions.items[i]);
+    dies = dies || dies_in_tile(sim, index);
+    if (dies) {
+        sim_tell(sim, "shard %u dies in the middle of its work", index);
+        server_shard_dies(sim, index);
+        return;
+    }
     const int64_t next = shard_next(shard->shard);
     if (event->kind == SHARD_TICK && next <= own.now_ns)
         sim_fail(sim, "shard %u's loop spins: its next tick is due in the past", index);
@@ -163,7 +193,8 @@ static struct shard_options options_of(const struct sim *sim, uint32_t index)
                                   .pulls_max = SIM_WORKERS + 4,
                                   .chunk_bytes = settings->order.chunk_bytes,
                                   .tile_elements = settings->tile,
-                                  .pull_patience_ns = settings->pull_patience_ns};
+                                  .pull_patience_ns = settings->pull_patience_ns,
+                                  .warm = true};
 }
 
 static void begin(struct sim *sim, uint32_t index)
@@ -197,12 +228,52 @@ static void make_shard(struct sim *sim, uint32_t index)
     say_ready(sim, index);
 }
 
+/* Its device was in the middle of a tile. */
+static void tear_jobs(struct sim *sim, uint32_t index)
+{
+    for (uint32_t i = 0; i < SIM_JOBS; i++) {
+        struct sim_job *job = &sim->jobs[i];
+        if (!job->used || job->shard != index)
+            continue;
+        job->used = false;
+        if (job->kind == SHARD_SCAN || job->end <= job->begin || chance(&sim->network, 0.3))
+            continue;
+        const uint64_t block = sim->model->block;
+        job->end =
+            job->begin + random_below(&sim->network, job->end - job->begin + 1) / block * block;
+        compute(sim, job);
+        sim->counts.torn_tiles++;
+    }
+}
+
+void server_shard_dies(struct sim *sim, uint32_t index)
+{
+    const uint32_t number = actor_shard(index);
+    struct sim_actor *actor = &sim->actors[number];
+    struct sim_shard *shard = &sim->shards[index];
+    shard->doom = DOOM_NONE;
+    shard->killed_ns = sim->now_ns;
+    actor->alive = false;
+    actor->process++;
+    actor->tick_ns = actor->stopped_until_ns = 0;
+    control_break(sim, number, INT64_MAX);
+    data_shard_dies(sim, index);
+    if (shard->shard)
+        tear_jobs(sim, index);
+    event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, 20),
+                                      .kind = SIM_RESTART,
+                                      .actor = number,
+                                      .process = actor->process});
+}
+
 void server_shard_message(struct sim *sim, uint32_t index, const struct message *message)
 {
     struct sim_shard *shard = &sim->shards[index];
     if (shard->shard && message->kind == MESSAGE_MEMBER)
         say_ready(sim, index); /* a new connection */
-    if (shard->shard) {
+    if (message->kind == MESSAGE_DENIED) {
+        server_shard_dies(sim, index); /* and is started again */
+    } else if (shard->shard) {
         server_shard(sim, index, &(struct shard_event){.kind = SHARD_MESSAGE, .message = message});
     } else if (message->kind == MESSAGE_MEMBER) {
         shard->member = message->member;
@@ -213,6 +284,25 @@ void server_shard_message(struct sim *sim, uint32_t index, const struct message 
         sim_fail(sim, "shard %u hears %s before it has a model", index,
                  message_name(message->kind));
     }
+}
+
+/* Another process goes on where it was. */
+void server_shard_returns(struct sim *sim, uint32_t index)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    const struct shard_options options = options_of(sim, index);
+    char text[1024];
+    sim->actors[actor_shard(index)].alive = true;
+    control_up_at(sim, actor_shard(index), sim->now_ns);
+    if (!shard->shard)
+        return;
+    if (shard_resume(shard->shard, shard->bytes, &sim->settings.order.law, &options, text,
+                     sizeof text) != GRADWEIR_OK)
+        sim_fail(sim, "shard %u cannot go on: %s", index, fail_reason());
+    sim_tell(sim, "shard %u goes on: %s", index, text);
+    sim->counts.shard_returns++;
+    check_shard(sim, index);
+    begin(sim, index);
 }
 
 void server_enlist(struct sim *sim, uint32_t index)
