@@ -35,9 +35,12 @@ struct learner {
     gradweir_status (*push)(struct learner *learner, const float *gradient, uint64_t samples);
 
     /* Adds `increment` to the statistic shared under that name and writes what all workers have
-     * seen. */
+     * seen. An increment that is not finite is left out: it would spoil everybody's for good. */
     gradweir_status (*share)(struct learner *learner, enum learner_shared name,
                              const struct statistics *increment, struct statistics *total);
+
+    /* Tells whoever looks after the run how this worker fares; changes nothing. */
+    void (*report)(struct learner *learner, double mean_return, double kl);
 
     /* Waits until every push has its verdict. */
     gradweir_status (*flush)(struct learner *learner);

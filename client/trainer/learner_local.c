@@ -59,9 +59,17 @@ static gradweir_status share(struct learner *learner, enum learner_shared name,
                              const struct statistics *increment, struct statistics *total)
 {
     struct learner_local *local = (struct learner_local *)learner;
-    statistics_merge(&local->shared[name], increment);
+    if (statistics_finite(increment))
+        statistics_merge(&local->shared[name], increment);
     *total = local->shared[name];
     return GRADWEIR_OK;
+}
+
+static void report(struct learner *learner, double mean_return, double kl)
+{
+    (void)learner;
+    (void)mean_return;
+    (void)kl;
 }
 
 static gradweir_status flush(struct learner *learner)
@@ -85,8 +93,12 @@ struct learner *learner_local_open(const struct train_settings *settings,
     struct learner_local *local = calloc(1, sizeof(*local));
     if (local == NULL)
         return NULL;
-    local->learner = (struct learner){
-        .pull = pull, .push = push, .share = share, .flush = flush, .close = close_local};
+    local->learner = (struct learner){.pull = pull,
+                                      .push = push,
+                                      .share = share,
+                                      .report = report,
+                                      .flush = flush,
+                                      .close = close_local};
     local->settings = settings;
     local->parameters = malloc(n * sizeof(float));
     if (local->parameters == NULL ||

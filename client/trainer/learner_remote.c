@@ -103,11 +103,20 @@ static gradweir_status share(struct learner *learner, enum learner_shared name,
                              const struct statistics *increment, struct statistics *total)
 {
     struct learner_remote *remote = (struct learner_remote *)learner;
-    statistics_merge(&remote->pending[name], increment);
+    if (statistics_finite(increment))
+        statistics_merge(&remote->pending[name], increment);
     *total = remote->pulled[name];
     statistics_merge(total, &remote->carried[name]);
     statistics_merge(total, &remote->pending[name]);
     return GRADWEIR_OK;
+}
+
+/* Nobody answers, and a number that was lost is followed by the next one. */
+static void report(struct learner *learner, double mean_return, double kl)
+{
+    const struct learner_remote *remote = (const struct learner_remote *)learner;
+    const gradweir_number numbers[] = {{"return", mean_return}, {"kl", kl}};
+    (void)gradweir_report(remote->client, numbers, 2);
 }
 
 static gradweir_status flush(struct learner *learner)
@@ -173,8 +182,12 @@ gradweir_status learner_remote_open(const struct train_settings *settings,
     struct learner_remote *remote = calloc(1, sizeof(*remote));
     if (remote == NULL)
         return GRADWEIR_ERR_NO_MEMORY;
-    remote->learner = (struct learner){
-        .pull = pull, .push = push, .share = share, .flush = flush, .close = close_remote};
+    remote->learner = (struct learner){.pull = pull,
+                                       .push = push,
+                                       .share = share,
+                                       .report = report,
+                                       .flush = flush,
+                                       .close = close_remote};
     remote->n = network->n_parameters;
     remote->poison = options->poison;
     remote->parameters = malloc(remote->n * sizeof(float));

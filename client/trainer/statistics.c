@@ -28,6 +28,11 @@ struct statistics statistics_of_doubles(const double *values, size_t n)
     return s;
 }
 
+bool statistics_finite(const struct statistics *statistics)
+{
+    return isfinite(statistics->count) && isfinite(statistics->mean) && isfinite(statistics->m2);
+}
+
 void statistics_merge(struct statistics *statistics, const struct statistics *other)
 {
     const double total = statistics->count + other->count;
@@ -74,6 +79,7 @@ void reward_normaliser_step(struct reward_normaliser *normaliser, const struct r
     }
     const struct statistics batch = statistics_of_doubles(step->accumulators, step->n);
     statistics_merge(&normaliser->statistics, &batch);
+    statistics_merge(&normaliser->fresh, &batch);
     const double scale = sqrt(statistics_variance(&normaliser->statistics) + normaliser->epsilon);
     for (size_t i = 0; i < step->n; i++) {
         const double y = (double)step->rewards[i] / scale, limit = normaliser->limit;

@@ -21,6 +21,9 @@ struct statistics statistics_start(double count);
 struct statistics statistics_of(const float *values, size_t n, size_t stride);
 struct statistics statistics_of_doubles(const double *values, size_t n);
 
+/* Whether all three numbers are finite: what is not must never be merged with what others have. */
+bool statistics_finite(const struct statistics *statistics);
+
 /* Adds `other` to `statistics`; either may be empty. */
 void statistics_merge(struct statistics *statistics, const struct statistics *other);
 
@@ -43,6 +46,7 @@ struct reward_normaliser {
     bool reset_at_terminated; /* Gymnasium: R = gamma R (1 - terminated) + r; VecNormalize: R =
                                  gamma R + r */
     struct statistics statistics;
+    struct statistics fresh; /* of them, what came since somebody emptied it: for sharing */
 };
 
 /* One step of n environments. accumulators [n] are the discounted returns, 0 at the start, owned by

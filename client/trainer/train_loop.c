@@ -3,6 +3,7 @@
 
 #include "client/trainer/blas.h"
 #include "client/trainer/pace.h"
+#include "client/trainer/reward_share.h"
 #include "client/trainer/rollout.h"
 #include "client/trainer/update.h"
 
@@ -35,15 +36,23 @@ static gradweir_status run(const struct train_settings *settings, struct rollout
                            struct update *update, struct learner *learner,
                            struct reward_normaliser *normaliser)
 {
-    rollout_collect(rollout, update->network, update->parameters, normaliser);
+    rollout_collect(rollout, update->network, update->parameters,
+                    settings->reward_norm ? normaliser : NULL);
     pace_sleep(settings->pace_ms);
-    const gradweir_status status = update_run(update, rollout, learner);
+    gradweir_status status = reward_share(settings, learner, normaliser);
+    if (status == GRADWEIR_OK)
+        status = update_run(update, rollout, learner);
     return status == GRADWEIR_OK ? learner->pull(learner, update->parameters) : status;
 }
 
 static bool tell(struct overseer *overseer, const struct rollout *rollout,
-                 const struct update *update, const struct learner *learner)
+                 const struct update *update, struct learner *learner)
 {
+    double sum = 0;
+    for (size_t i = 0; i < rollout->n_returns; i++)
+        sum += rollout->returns[i];
+    if (rollout->n_returns > 0)
+        learner->report(learner, sum / (double)rollout->n_returns, update->kl);
     const struct overseer_news news = {
         .returns = rollout->returns,
         .n_returns = rollout->n_returns,
@@ -60,16 +69,13 @@ static gradweir_status run_until_over(struct rollout *rollout, struct update *up
                                       enum train_end *end)
 {
     const struct train_settings *settings = update->settings;
-    struct reward_normaliser normaliser = {.gamma = settings->gamma,
-                                           .epsilon = 1e-8,
-                                           .limit = 10,
-                                           .reset_at_terminated = true,
-                                           .statistics = statistics_start(1e-4)};
+    struct reward_normaliser normaliser = reward_start(settings);
     gradweir_status status = learner->pull(learner, update->parameters);
     *end = TRAIN_OVER;
+    if (status == GRADWEIR_OK)
+        status = reward_share(settings, learner, &normaliser); /* what others have seen by now */
     while (status == GRADWEIR_OK) {
-        status =
-            run(settings, rollout, update, learner, settings->reward_norm ? &normaliser : NULL);
+        status = run(settings, rollout, update, learner, &normaliser);
         if (settings->stable && learner->counts.not_finite_in_row >= settings->not_finite_max)
             *end = TRAIN_NOT_FINITE;
         if (*end != TRAIN_OVER ||

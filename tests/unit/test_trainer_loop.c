@@ -126,6 +126,13 @@ static gradweir_status fixed_share(struct learner *learner, enum learner_shared 
     return GRADWEIR_OK;
 }
 
+static void fixed_report(struct learner *learner, double mean_return, double kl)
+{
+    (void)learner;
+    (void)mean_return;
+    (void)kl;
+}
+
 static gradweir_status fixed_flush(struct learner *learner)
 {
     (void)learner;
@@ -155,6 +162,7 @@ static void one_rollout(struct learner_fixed *fixed, uint64_t minibatches, const
         .learner = {.pull = fixed_pull,
                     .push = fixed_push,
                     .share = fixed_share,
+                    .report = fixed_report,
                     .flush = fixed_flush,
                     .close = fixed_close},
         .parameters = parameters,
@@ -264,6 +272,7 @@ Test(train_loop, stable_ends_after_so_many_gradients_in_a_row_that_are_not_finit
         .learner = {.pull = fixed_pull,
                     .push = refuse_push,
                     .share = fixed_share,
+                    .report = fixed_report,
                     .flush = fixed_flush,
                     .close = fixed_close},
         .parameters = parameters,
