@@ -153,12 +153,11 @@ void inbox_message(struct order *order, const struct order_event *event)
     }
     if (anyone(order, peer, event))
         return;
-    if (peer->state == PEER_SHARD && message->kind == MESSAGE_SEALED) {
-        take_over_sealed(order, peer->index, message);
-        return;
-    }
     if (order->phase != PHASE_ACT) {
-        order->figures.foreign++;
+        if (peer->state == PEER_SHARD && message->kind == MESSAGE_SEALED)
+            take_over_sealed(order, peer->index, message);
+        else
+            order->figures.foreign++;
         return;
     }
     if (peer->state == PEER_SHARD && message->epoch > order->ledger.epoch) {

@@ -50,7 +50,7 @@ static gradweir_status take_layout(struct order *order, const struct sealed_read
     order->model = model;
     order->layout = layout;
     order->layout_bytes = reader->layout_bytes;
-    return GRADWEIR_OK;
+    return queue_fit(order, model);
 }
 
 /* The settings of this process must give the memory that the shards took. */

@@ -51,7 +51,8 @@ static void run(struct bench *bench, const struct order_event *event)
 void bench_say(struct bench *bench, uint32_t peer, const struct message *message)
 {
     struct message copy = *message;
-    copy.epoch = copy.timeline = 1;
+    copy.epoch = bench->epoch ? bench->epoch : 1;
+    copy.timeline = 1;
     run(bench, &(struct order_event){
                    .kind = ORDER_MESSAGE, .now_ns = bench->now_ns, .peer = peer, .message = &copy});
 }

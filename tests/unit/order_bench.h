@@ -19,7 +19,8 @@ struct bench {
     struct record log[BENCH_LOG]; /* by index */
     uint64_t logged;              /* what the shards have been made to say */
     uint32_t shards;
-    bool first; /* the first parameters are in */
+    bool first;     /* the first parameters are in */
+    uint32_t epoch; /* in which shards and workers speak; 0 counts as 1 */
 };
 
 /* Options: 2 shards, classic, no automatic flush. Change them before bench_start. */

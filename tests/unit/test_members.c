@@ -1,0 +1,99 @@
+#include "tests/unit/order_bench.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static struct bench b;
+
+/* Two workers, first parameters, and so many more gradients of worker 0 admitted. */
+static void start(uint32_t gradients)
+{
+    bench_init(&b);
+    bench_start(&b, true);
+    bench_join(&b, 1);
+    for (uint32_t i = 0; i < gradients; i++) {
+        bench_push(&b, 0, 2 + i);
+        bench_log(&b);
+    }
+}
+
+static void back(uint8_t instance, bool cold, uint64_t index, const char *address)
+{
+    struct message message = {.kind = MESSAGE_ENLIST};
+    message.enlist = (struct message_enlist){.protocol_oldest = 1,
+                                             .protocol_newest = 1,
+                                             .job = 9,
+                                             .shard = 1,
+                                             .instance = {instance},
+                                             .cold = cold,
+                                             .epoch = cold ? 0 : 1,
+                                             .index = index,
+                                             .hash = index ? b.log[index + 1].previous : 0};
+    strcpy(message.enlist.address, address);
+    bench_say(&b, 52, &message);
+}
+
+Test(members, a_shard_that_is_another_process_now_hears_what_it_missed_and_workers_its_address)
+{
+    for (int late = 0; late < 2; late++) {
+        start(1);
+        const uint64_t index = order_ledger(b.order)->index;
+        bench_push(&b, 1, 1);
+        if (!late) /* its heir is here before its connection is seen to break */
+            bench_event(&b, ORDER_LOST, 2);
+        back(3, false, index, "127.0.0.1:4");
+        cr_assert_not_null(bench_sent(&b, 52, MESSAGE_MEMBER, 0));
+        cr_assert_eq(bench_sent(&b, 52, MESSAGE_RECORD, 0)->record.index, index + 1);
+        cr_assert_not_null(bench_sent(&b, 52, MESSAGE_ENTRY, 1));
+        for (uint32_t worker = 0; worker < 2; worker++) {
+            const struct message *moved = bench_sent(&b, 101 + worker, MESSAGE_MOVED, 0);
+            cr_assert(moved && moved->moved.shard == 1 &&
+                      strcmp(moved->moved.address, "127.0.0.1:4") == 0);
+        }
+        bench_event(&b, ORDER_LOST, 52);
+        back(3, false, index, "127.0.0.1:4");
+        cr_assert_null(bench_sent(&b, 101, MESSAGE_MOVED, 0),
+                       "the same process: only a connection");
+        bench_end(&b);
+    }
+}
+
+Test(members, a_shard_that_comes_back_without_its_memory_ends_the_job_and_says_what_is_lost)
+{
+    start(1);
+    bench_event(&b, ORDER_LOST, 2);
+    back(3, true, 0, "127.0.0.1:4");
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint32_t peers[] = {1, 101, 52};
+        const struct message *denied = bench_sent(&b, peers[i], MESSAGE_DENIED, 0);
+        cr_assert(denied && denied->denied.status == GRADWEIR_ERR_LOST);
+        cr_assert_not_null(strstr(denied->denied.text, "shard 1"));
+        cr_assert_not_null(strstr(denied->denied.text, "version 1"));
+    }
+    const struct order_action *last = &b.actions.items[b.actions.count - 1];
+    cr_assert(last->kind == ORDER_EXIT && last->message.denied.status == GRADWEIR_ERR_LOST);
+    bench_end(&b);
+}
+
+Test(members, a_second_shard_without_memory_is_refused_while_the_first_is_here)
+{
+    start(1);
+    back(3, true, 0, "127.0.0.1:4");
+    cr_assert_eq(bench_sent(&b, 52, MESSAGE_DENIED, 0)->denied.status, GRADWEIR_ERR_REFUSED);
+    cr_assert_null(bench_sent(&b, 101, MESSAGE_DENIED, 0));
+    bench_end(&b);
+}
+
+Test(members, memory_of_an_older_promise_or_another_log_is_refused)
+{
+    start(1);
+    bench_join(&b, 2);
+    const uint64_t index = order_ledger(b.order)->index - 1;
+    bench_event(&b, ORDER_LOST, 2);
+    back(3, false, index - 1, "127.0.0.1:4");
+    cr_assert_not_null(bench_sent(&b, 52, MESSAGE_DENIED, 0), "less than it has said it logged");
+    b.log[index + 1].previous++;
+    back(3, false, index + 1, "127.0.0.1:4");
+    cr_assert_not_null(bench_sent(&b, 52, MESSAGE_DENIED, 0), "another log");
+    bench_end(&b);
+}
