@@ -22,6 +22,10 @@ class Tensor(c.Structure):
                 ("group", c.c_uint32), ("parameters", c.c_void_p), ("gradient", c.c_void_p)]
 
 
+class Number(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("value", c.c_double)]
+
+
 class Receipt(c.Structure):
     _fields_ = [("status", c.c_int), ("verdict", c.c_int), ("version", c.c_uint64), ("sequence", c.c_uint64),
                 ("index", c.c_uint64), ("staleness", c.c_uint64), ("weight", c.c_float), ("element", c.c_uint64),
@@ -107,6 +111,10 @@ class Worker:
         text = c.create_string_buffer(65536)
         check(lib.gradweir_status_json(self.client, 5000, text, c.c_size_t(len(text))))
         return text.value.decode()
+
+    def report(self, **numbers):
+        array = (Number * len(numbers))(*[Number(name.encode(), value) for name, value in numbers.items()])
+        check(lib.gradweir_report(self.client, array, c.c_size_t(len(numbers))))
 
     def digest(self):
         return f"{lib.gradweir_digest(self.client):016x}"

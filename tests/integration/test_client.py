@@ -16,10 +16,6 @@ class Event(c.Structure):
                 ("text", c.c_char * 160)]
 
 
-class Number(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("value", c.c_double)]
-
-
 lib.gradweir_events.restype = c.c_size_t
 lib.gradweir_event_text.restype = c.c_char_p
 
@@ -29,11 +25,6 @@ def events(worker, most=64):
     count = lib.gradweir_events(worker.client, room, c.c_size_t(most), c.byref(dropped))
     return [(room[i].number, lib.gradweir_event_text(room[i].kind).decode(), room[i].status, room[i].text.decode())
             for i in range(count)], dropped.value
-
-
-def report(worker, **numbers):
-    array = (Number * len(numbers))(*[Number(name.encode(), value) for name, value in numbers.items()])
-    check(lib.gradweir_report(worker.client, array, c.c_size_t(len(numbers))))
 
 
 class WithServer(unittest.TestCase):
@@ -171,17 +162,17 @@ class Reports(WithServer):
     def test_numbers_of_a_worker_stand_on_the_page_beside_its_name(self):
         worker = self.ready("worker-0")
         self.page(worker)
-        report(worker, kl=0.25, **{"return": 475.0})
+        worker.report(kl=0.25, **{"return": 475.0})
         self.page(worker, kl=0.25, **{"return": 475.0})
-        report(worker, kl=math.nan, loss=-1e-3)
+        worker.report(kl=math.nan, loss=-1e-3)
         self.page(worker, kl=None, loss=-1e-3, **{"return": 475.0})
 
     def test_too_many_and_badly_named_ones_are_refused_and_change_nothing(self):
         worker = self.ready("worker-0")
-        report(worker, **{f"n{i}": i for i in range(7)})
-        self.refused(FULL, "8", lambda: report(worker, a=1, b=2))
+        worker.report(**{f"n{i}": i for i in range(7)})
+        self.refused(FULL, "8", lambda: worker.report(a=1, b=2))
         for name in ("", "x" * 32, 'quo"te', "new\nline"):
-            self.refused(INVALID, "name", lambda name=name: report(worker, good=1, **{name: 2}))
+            self.refused(INVALID, "name", lambda name=name: worker.report(good=1, **{name: 2}))
         self.page(worker, **{f"n{i}": i for i in range(7)})
 
 

@@ -1,4 +1,5 @@
 """Whole processes with keys: who has one comes in under its own name, and nobody else does."""
+import json
 import os
 import shutil
 import stat
@@ -40,10 +41,21 @@ class WithKeys(unittest.TestCase):
         worker.pull_until(pushes)
         return worker
 
+    def posing(self, real, name):
+        """A folder in which the key of one goes by the name of another."""
+        folder = os.path.join(self.folder, "posing")
+        os.mkdir(folder)
+        shutil.copy(os.path.join(self.keys, "server.public"), folder)
+        with open(os.path.join(self.keys, f"{real}.secret")) as secret:
+            text = secret.read().replace(f"secret {real}", f"secret {name}")
+        with open(os.path.join(folder, f"{name}.secret"), "w", opener=lambda n, f: os.open(n, f, 0o600)) as file:
+            file.write(text)
+        return folder
+
     def turned_away(self, address, status, *parts, **options):
         start = time.monotonic()
         with self.assertRaises(Failed) as caught:
-            Worker(address, timeout_ms=2000, **options).bind()
+            Worker(address, timeout_ms=1000, **options).bind()
         self.assertLess(time.monotonic() - start, 5, "it must not wait beyond its deadline")
         self.assertEqual(caught.exception.status, status, caught.exception)
         for part in parts:
@@ -97,15 +109,8 @@ class Embedded(WithKeys):
     def test_no_worker_can_pose_as_another(self):
         server = self.server()
         worker = self.train(server.address, "worker-0")
-        posing = os.path.join(self.folder, "posing")
-        os.mkdir(posing)
-        shutil.copy(os.path.join(self.keys, "server.public"), posing)
-        with open(os.path.join(self.keys, "worker-1.secret")) as secret:
-            text = secret.read().replace("secret worker-1", "secret worker-0")
-        with open(os.path.join(posing, "worker-0.secret"), "w", opener=lambda n, f: os.open(n, f, 0o600)) as file:
-            file.write(text)
         self.turned_away(server.address, REFUSED, "the key of worker-1 cannot join as worker-0", identity="worker-0",
-                         keys=posing)
+                         keys=self.posing("worker-1", "worker-0"))
         self.turned_away(server.address, REFUSED, "the key of shard-0 is no worker", identity="shard-0", keys=self.keys)
         self.assertEqual(VERDICTS[worker.push().verdict], "ADMITTED", "the real one is not fenced")
         worker.close()
@@ -126,6 +131,25 @@ class Apart(WithKeys):
         self.assertEqual(shard.wait(10), 2)
         shard.log.seek(0)
         self.assertIn("the key of shard-0 is not that of shard-1", shard.log.read())
+
+    def test_a_coordinator_that_comes_back_knows_the_same_keys(self):
+        elsewhere = ("--shards-elsewhere", "on", "--queue-bytes-max", "52000")
+        server = self.server(*elsewhere)
+        for index in range(2):
+            self.shard(server.address, index)
+        worker = self.train(server.address, "worker-0")
+        worker.report(kl=0.5)
+        server.process.kill()
+        server.process.wait()
+        again = self.server(*elsewhere, listen=server.address)
+        self.assertEqual(VERDICTS[worker.push().verdict], "ADMITTED")
+        page = json.loads(worker.status())
+        self.assertEqual(page["settings"]["queue"], 7, "lowered by queue_bytes_max, as before")
+        self.assertEqual(page["workers"][0]["report"], {"kl": 0.5}, "said again to the new one")
+        self.turned_away(again.address, REFUSED, "cannot join as worker-0", identity="worker-0",
+                         keys=self.posing("worker-1", "worker-0"))
+        self.assertEqual(VERDICTS[worker.push().verdict], "ADMITTED")
+        worker.close()
 
     def shard(self, address, index, *arguments):
         log = self.enterContext(open(os.path.join(self.folder, f"shard-{index}.log"), "w+"))
@@ -171,6 +195,16 @@ class AtStart(WithKeys):
     def test_loopback_without_keys_says_that_it_is_insecure(self):
         server = self.enterContext(Server())
         self.assertIn("insecure", server.lines())
+
+    def test_the_tool_is_let_in_by_its_key(self):
+        server = self.server()
+        self.train(server.address, "worker-0").close()
+        good = run("gradweirctl", "status", "--servers", server.address, "--keys", self.keys, "--identity", "worker-1")
+        self.assertEqual(good.returncode, 0, good.stderr)
+        self.assertIn("worker-0", good.stdout)
+        bad = run("gradweirctl", "status", "--servers", server.address)
+        self.assertEqual(bad.returncode, 1, bad.stdout)
+        self.assertIn("we have no keys", bad.stderr)
 
     def test_the_trainer_and_its_own_server_take_keys(self):
         result = run("gradweir-train", "--env", "CartPole-v1", "--workers", "2", "--shards", "2", "--keys", self.keys,
