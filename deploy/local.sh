@@ -2,7 +2,7 @@
 # The two commands of README.md, on a Debian 12 that has nothing yet:
 #
 #   deploy/local.sh demo [options of the demo]   builds, then trains CartPole with four workers and two shards
-#   deploy/local.sh test [--long]                builds, then runs the tests; --long adds clang, sanitizers, many seeds
+#   deploy/local.sh test [--long]                builds, then runs the tests; --long adds clang, sanitizers, many seeds, large models
 #
 # Missing packages of deploy/apt-packages.txt are installed with apt, as root or through sudo; it says which. Everything
 # else stays in this folder, in build*/.
@@ -100,6 +100,17 @@ simulate() {
     fi
 }
 
+# The protocol's models at a larger size; the small one is ctest's `model`.
+check_models() {
+    say "models: full"
+    if tests/model/check.sh full; then
+        summaries+=("models: full size holds, every mutant fails")
+    else
+        failures=$((failures + 1))
+        summaries+=("models: FAILED")
+    fi
+}
+
 run_demo() {
     install_missing
     build plain programs
@@ -116,7 +127,7 @@ run_test() {
     esac
     install_missing
     if [ -n "$long" ]; then
-        lane clang -LE tidy --no-tests=error
+        lane clang -LE 'tidy|model' --no-tests=error
         lane sanitize -LE tidy --no-tests=error
         lane sanitize-clang -LE tidy --no-tests=error
         lane thread -LE tidy --no-tests=ignore
@@ -124,6 +135,7 @@ run_test() {
     # Last, so that the closing lines are of the whole plain run.
     lane plain --no-tests=error
     [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 20000 || echo 3000)"
+    [ -z "$long" ] || [ "$failures" -gt 0 ] || check_models
     say "done"
     printf '%s\n' "${summaries[@]}"
     # The bare line of the plain run once more: whoever reads only the end reads this.
