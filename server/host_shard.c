@@ -90,8 +90,10 @@ static gradweir_status message_arrived(struct shard_loop *loop, const struct mes
             loop->epoch = message->epoch;
             return GRADWEIR_OK;
         }
-        say_ready(loop); /* a new connection; the core says again what the old one may have lost */
+        /* A new connection: the core promises to follow, and says again what the old one may have
+         * lost; READY is said in the epoch of that promise. */
         tell_core(loop, message);
+        say_ready(loop);
         return GRADWEIR_OK;
     case MESSAGE_PAGE:
         if (loop->shard || message->page.content != CONTENT_LAYOUT)

@@ -114,7 +114,10 @@ static const char *refused(const struct order *order, const struct peer *peer,
     if (member->peer != 0 && enlist->cold &&
         memcmp(member->instance, enlist->instance, NONCE_BYTES) != 0)
         return "that shard is here already";
-    return order->phase == PHASE_ACT ? misfit(order, member, enlist) : NULL;
+    /* Who follows a later epoch need not fit: it fences us. */
+    return order->phase == PHASE_ACT && enlist->epoch <= order->ledger.epoch
+               ? misfit(order, member, enlist)
+               : NULL;
 }
 
 /* What the others still have is of no use without this range. Cuts would help; there are none. */

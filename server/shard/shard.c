@@ -70,15 +70,18 @@ static void whole_came(struct shard *shard, uint64_t version)
     }
 }
 
-/* One that comes late, after that of a later incarnation, changes nothing. */
+/* One that comes late, after that of a later incarnation, changes nothing. But what a coordinator
+ * of before has let in may never have got into the log, and the next one gives the number again. */
 static void entry_came(struct shard *shard, const struct message_entry *given)
 {
-    if (given->worker >= WORKERS_MAX ||
-        given->incarnation < shard->entries[given->worker].incarnation)
+    if (given->worker >= WORKERS_MAX)
         return;
     struct entry *entry = &shard->entries[given->worker];
+    const uint32_t epoch = shard->promise.epoch;
+    if (given->incarnation < entry->incarnation && entry->epoch == epoch)
+        return;
     KEEP(shard, *entry);
-    *entry = (struct entry){.known = true, .incarnation = given->incarnation};
+    *entry = (struct entry){.known = true, .epoch = epoch, .incarnation = given->incarnation};
     memcpy(entry->pass, given->pass, sizeof entry->pass);
 }
 

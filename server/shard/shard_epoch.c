@@ -20,6 +20,7 @@ static void change_promise(struct shard *shard, uint32_t epoch, const uint8_t *i
 {
     KEEP(shard, shard->promise);
     promise_to(shard, epoch, instance);
+    slots_promised(shard);
 }
 
 void epoch_init(struct shard *shard, const struct shard_options *options, const struct model *model)

@@ -57,6 +57,7 @@ struct session {
 
 struct entry {
     bool known;
+    uint32_t epoch; /* in which it was said */
     uint64_t incarnation;
     uint8_t pass[NONCE_BYTES];
 };
@@ -220,6 +221,7 @@ void slot_scanned(struct shard *shard, const struct shard_event *event);
 void slot_close(struct shard *shard, const struct message_close *close);
 void slots_free_due(struct shard *shard); /* CLOSEs whose record is applied now */
 void slots_say_again(struct shard *shard);
+void slots_promised(struct shard *shard); /* another coordinator is followed from now on */
 void slots_forget(struct shard *shard);
 void slots_revive(struct shard *shard);
 int64_t slots_next(const struct shard *shard);

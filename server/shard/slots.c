@@ -276,6 +276,20 @@ void slot_close(struct shard *shard, const struct message_close *close)
     slots_free_due(shard);
 }
 
+/* A CLOSE names a record of its own coordinator's log. What no shard has logged when the next one
+ * begins may never have been written, and another record stands at that place; if it was, the
+ * next one says CLOSE again. */
+void slots_promised(struct shard *shard)
+{
+    for (uint32_t i = 0; i < shard->options.member.slots; i++) {
+        struct slot *slot = &shard->slots[i];
+        if (!slot->closing || slot->close_after <= shard->ledger.index)
+            continue;
+        KEEP(shard, *slot);
+        slot->closing = false;
+    }
+}
+
 /* The killed process' peers, measurements and bodies under way are gone. Where bodies were under
  * way nobody knows which of them came to rest: all chunks are taken anew. */
 void slots_forget(struct shard *shard)
