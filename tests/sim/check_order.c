@@ -8,7 +8,7 @@
 
 typedef unsigned long long ull;
 
-static bool same_name(const struct name *a, const struct name *b)
+bool check_same_name(const struct name *a, const struct name *b)
 {
     return a->worker == b->worker && a->incarnation == b->incarnation && a->sequence == b->sequence;
 }
@@ -17,7 +17,7 @@ struct sim_name *check_name(struct sim *sim, const struct name *name)
 {
     const uint64_t bits[3] = {name->worker, name->incarnation, name->sequence};
     uint32_t i = (uint32_t)checksum_hash64(0, bits, sizeof bits) & (SIM_NAMES - 1);
-    while (sim->names[i].used && !same_name(&sim->names[i].name, name))
+    while (sim->names[i].used && !check_same_name(&sim->names[i].name, name))
         i = (i + 1) & (SIM_NAMES - 1);
     sim->names[i].used = true;
     sim->names[i].name = *name;
@@ -122,11 +122,12 @@ void check_told(struct sim *sim, uint32_t coordinator, const struct message *mes
     } else if (message->kind == MESSAGE_RECEIPT) {
         const struct message_receipt *receipt = &message->receipt;
         check_receipt(sim, receipt);
-        if (receipt->next_sequence)
-            check_placed(sim, coordinator,
-                         &(struct message_place){.name = receipt->name,
-                                                 .slot = receipt->next_slot,
-                                                 .generation = receipt->next_generation});
+        struct message_place next = {.name = receipt->name,
+                                     .slot = receipt->next_slot,
+                                     .generation = receipt->next_generation};
+        next.name.sequence = receipt->next_sequence;
+        if (next.name.sequence)
+            check_placed(sim, coordinator, &next);
     }
 }
 

@@ -37,14 +37,20 @@ void check_placed(struct sim *sim, uint32_t index, const struct message_place *p
         if (sim->shards[i].places[place->slot].resident != 0 && !check_fenced(sim, index))
             sim_fail(sim, "slot %u is given to worker %u, and on shard %u a gradient lies in it",
                      place->slot, place->name.worker, i);
-    if (place->generation <= slot->generation ||
-        (place->generation <= sim->generations[place->slot] && !check_fenced(sim, index)))
+    const bool held = slot->state == CHECK_INHERITED &&
+                      place->generation == sim->generations[place->slot] &&
+                      check_same_name(&place->name, &sim->owners[place->slot]);
+    if (!held &&
+        (place->generation <= slot->generation ||
+         (place->generation <= sim->generations[place->slot] && !check_fenced(sim, index))))
         sim_fail(sim, "slot %u is given again under a generation that it had before", place->slot);
     memset(slot, 0, sizeof *slot);
     slot->state = CHECK_PLACED;
     slot->generation = place->generation;
-    if (place->generation > sim->generations[place->slot])
+    if (place->generation > sim->generations[place->slot]) {
         sim->generations[place->slot] = place->generation;
+        sim->owners[place->slot] = place->name;
+    }
     check_queue(sim, coordinator);
 }
 
@@ -96,7 +102,7 @@ void check_freed_told(struct sim *sim, uint32_t shard, const struct message_free
     if (freed->generation == place->closed && figures.applied < place->after)
         sim_fail(sim, "shard %u frees slot %u before it has applied what reads it", shard,
                  freed->slot);
-    if (place->resident == freed->generation)
+    if (place->resident <= freed->generation)
         place->resident = 0;
 }
 

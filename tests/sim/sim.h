@@ -201,7 +201,7 @@ struct sim_name {
 struct sim_coordinator {
     struct order *order;
     uint32_t number;              /* how many were before it */
-    bool doomed;                  /* as a shard's */
+    bool doomed, last_words;      /* dies in the middle of its next step; now */
     uint32_t members[SIM_SHARDS]; /* peer of each, from MEMBER; 0: none yet */
     struct check_slot slots[SLOTS_MAX];
 };
@@ -336,7 +336,8 @@ struct sim {
     struct session_actions session_actions;
 
     struct sim_name *names;
-    uint64_t generations[SLOTS_MAX]; /* highest that was given, per slot */
+    uint64_t generations[SLOTS_MAX]; /* highest that was given, per slot, and to whom */
+    struct name owners[SLOTS_MAX];
     /* The log: what some shard has logged. It stands, whoever reigns next. */
     uint64_t *hashes; /* of records, by index */
     struct record *log;

@@ -141,6 +141,7 @@ void check_append(struct sim *sim, uint32_t coordinator, const struct record *re
 void check_told(struct sim *sim, uint32_t coordinator, const struct message *message);
 void check_described(struct sim *sim, uint32_t worker, const struct message_describe *describe);
 void check_heard(struct sim *sim, uint32_t worker, const struct message_receipt *receipt);
+bool check_same_name(const struct name *a, const struct name *b);
 struct sim_name *check_name(struct sim *sim, const struct name *name);
 bool check_is_old(const struct ledger *ledger, const struct message *message);
 

@@ -36,7 +36,7 @@ static void exits(struct sim *sim, uint32_t index, const struct message_denied *
 static uint32_t reached(struct sim *sim, const struct sim_coordinator *coordinator)
 {
     const uint32_t shards = sim->settings.shards;
-    return coordinator->doomed ? (uint32_t)random_below(&sim->network, shards + 1) : shards;
+    return coordinator->last_words ? (uint32_t)random_below(&sim->network, shards + 1) : shards;
 }
 
 static void carry_out(struct sim *sim, uint32_t index, const struct order_action *action)
@@ -92,8 +92,10 @@ void server_order(struct sim *sim, uint32_t index, const struct order_event *giv
                      story_actor(sim, index), message_name(event.message->kind));
     }
     const uint32_t done = how_far(sim, index);
-    for (uint32_t i = 0; i < done && sim->actors[index].alive; i++)
+    for (uint32_t i = 0; i < done && sim->actors[index].alive; i++) {
+        sim->coordinators[index].last_words = i + 1 == done && done < sim->order_actions.count;
         carry_out(sim, index, &sim->order_actions.items[i]);
+    }
     if (done < sim->order_actions.count && sim->actors[index].alive)
         server_coordinator_dies(sim, index);
     if (!sim->actors[index].alive)

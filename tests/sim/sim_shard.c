@@ -269,12 +269,13 @@ void server_shard_dies(struct sim *sim, uint32_t index)
 void server_shard_message(struct sim *sim, uint32_t index, const struct message *message)
 {
     struct sim_shard *shard = &sim->shards[index];
-    if (shard->shard && message->kind == MESSAGE_MEMBER)
-        say_ready(sim, index); /* a new connection */
+
     if (message->kind == MESSAGE_DENIED) {
         server_shard_dies(sim, index); /* and is started again */
     } else if (shard->shard) {
         server_shard(sim, index, &(struct shard_event){.kind = SHARD_MESSAGE, .message = message});
+        if (message->kind == MESSAGE_MEMBER && sim->actors[actor_shard(index)].alive)
+            say_ready(sim, index); /* a new connection */
     } else if (message->kind == MESSAGE_MEMBER) {
         shard->member = message->member;
         shard->epoch = message->epoch;

@@ -86,6 +86,9 @@ static void tell_content(char *text, size_t size, const struct message *message)
         tell_slot(text + n, size - (size_t)n, message->landed.slot, message->landed.generation);
         break;
     case MESSAGE_CLOSE:
+        n = tell_slot(text, size, message->close.slot, message->close.generation);
+        snprintf(text + n, size - (size_t)n, " after %llu", (ull)message->close.after);
+        break;
     case MESSAGE_FREED:
         tell_slot(text, size, message->freed.slot, message->freed.generation);
         break;
