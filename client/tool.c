@@ -202,7 +202,10 @@ int tool_of_server(const struct tool_command *command, int argc, char **argv)
 
 int tool_keygen(const struct tool_command *command, int argc, char **argv)
 {
-    (void)command;
+    if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
+        printf("gradweirctl keygen %s     %s\n", command->words, command->help);
+        return TOOL_OK;
+    }
     return keys_main("gradweirctl", argc, (const char *const *)argv);
 }
 

@@ -22,7 +22,7 @@ enum { OWN = sizeof own / sizeof *own };
 struct plan {
     struct host_options options;
     struct model *model;
-    uint32_t workers;
+    uint32_t workers, slots;
     double gbit, memory_speed;
 };
 
@@ -36,31 +36,16 @@ static gradweir_status make_model(struct plan *plan, uint64_t elements)
     return model_seal(plan->model);
 }
 
-/* As the coordinator will say it in MEMBER. */
-static struct shard_options options_of(const struct plan *plan, uint32_t shard)
-{
-    const struct order_options *order = &plan->options.order;
-    const struct model_range range = model_shard(plan->model, plan->options.shards, shard);
-    struct shard_options options = plan->options.shard;
-    options.member = (struct message_member){.shard = shard,
-                                             .members = plan->options.shards,
-                                             .first = range.first,
-                                             .count = range.elements,
-                                             .slots = order->window_max + order->queue,
-                                             .parameter_slots = order->parameter_slots,
-                                             .layout_hash = plan->model->hash};
-    return options;
-}
-
 static gradweir_status print_memory(const struct plan *plan)
 {
     const struct law_settings *law = &plan->options.order.law;
     uint64_t all = 0;
     printf("memory, taken when the first worker tells the layout:\n");
     for (uint32_t i = 0; i < plan->options.shards; i++) {
-        const struct shard_options options = options_of(plan, i);
+        struct shard_options options = plan->options.shard;
         uint64_t bytes;
         char text[1024];
+        order_member(&plan->options.order, plan->model, i, plan->slots, &options.member);
         TRY(shard_arena_bytes(plan->model, law, &options, &bytes, text, sizeof text));
         printf("  shard %-3u %" PRIu64 " parameters: %s\n", i, options.member.count, text);
         all += bytes;
@@ -133,21 +118,25 @@ static gradweir_status print_plan(const struct settings *settings)
     struct plan plan = {.workers = (uint32_t)settings_int(settings, "workers"),
                         .gbit = settings_float(settings, "gbit"),
                         .memory_speed = settings_float(settings, "memory_speed")};
-    TRY(host_options_read(settings, &plan.options));
     const struct law_settings *law = &plan.options.order.law;
-    gradweir_status status = make_model(&plan, (uint64_t)settings_float(settings, "params"));
+    gradweir_status status = host_options_read(settings, &plan.options);
+    if (status == GRADWEIR_OK)
+        status = make_model(&plan, (uint64_t)settings_float(settings, "params"));
     if (status == GRADWEIR_OK) {
         printf("%" PRIu64
                " parameters on %u shards, %u workers, window %u, stride %u, queue %u, %s\n",
                plan.model->elements, plan.options.shards, plan.workers, law->window, law->stride,
                plan.options.order.queue, settings_text(settings, "optimizer"));
-        status = print_memory(&plan);
+        status = order_slots(&plan.options.order, plan.model, &plan.slots);
     }
+    if (status == GRADWEIR_OK)
+        status = print_memory(&plan);
     if (status == GRADWEIR_OK) {
         print_wire(&plan);
         print_step(&plan);
     }
     model_free(plan.model);
+    host_options_free(&plan.options);
     return status;
 }
 

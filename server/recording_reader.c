@@ -144,7 +144,8 @@ static gradweir_status read_all(const char *folder, struct recording_reader *rea
     TRY(map_file(folder, "layout.model", &layout));
     const gradweir_status status = model_decode(layout.bytes, layout.count, &reader->model);
     unmap(&layout);
-    TRY(status);
+    if (status != GRADWEIR_OK)
+        return fail(GRADWEIR_ERR_CORRUPT, "%s/layout.model: %s", folder, fail_reason());
     TRY(map_file(folder, "log.records", &reader->log));
     if (reader->log.count < 8 || memcmp(reader->log.bytes, RECORDING_LOG_MAGIC, 8) != 0)
         return fail(GRADWEIR_ERR_CORRUPT, "%s/log.records is no log", folder);

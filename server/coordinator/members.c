@@ -4,22 +4,28 @@
 #include <stdio.h>
 #include <string.h>
 
+void order_member(const struct order_options *options, const struct model *model, uint32_t index,
+                  uint32_t slots, struct message_member *member)
+{
+    const struct model_range range = model_shard(model, options->shards, index);
+    *member = (struct message_member){.job = options->job,
+                                      .shard = index,
+                                      .members = options->shards,
+                                      .first = range.first,
+                                      .count = range.elements,
+                                      .moments = index + 1 == options->shards,
+                                      .slots = slots,
+                                      .parameter_slots = options->parameter_slots,
+                                      .ring = options->ring,
+                                      .layout_hash = model->hash};
+    memcpy(member->instance, options->instance, NONCE_BYTES);
+}
+
 void members_tell(struct order *order, uint32_t index)
 {
     const struct order_member *member = &order->members[index];
-    const struct model_range range = model_shard(order->model, order->options.shards, index);
     struct message_member *told = &order_send(order, member->peer, MESSAGE_MEMBER)->member;
-    *told = (struct message_member){.job = order->options.job,
-                                    .shard = index,
-                                    .members = order->options.shards,
-                                    .first = range.first,
-                                    .count = range.elements,
-                                    .moments = index + 1 == order->options.shards,
-                                    .slots = order->slots_count,
-                                    .parameter_slots = order->options.parameter_slots,
-                                    .ring = order->options.ring,
-                                    .layout_hash = order->model->hash};
-    memcpy(told->instance, order->options.instance, NONCE_BYTES);
+    order_member(&order->options, order->model, index, order->slots_count, told);
     if (!member->ready)
         order_content(order, member->peer, CONTENT_LAYOUT, order->layout, order->layout_bytes);
 }

@@ -27,6 +27,7 @@
 #include "common/law.h"
 #include "common/ledger.h"
 #include "common/message.h"
+#include "common/model.h"
 
 #include <stdbool.h>
 
@@ -141,6 +142,14 @@ void order_figures(const struct order *order, struct order_figures *figures);
  * staleness), shards (address, logged, version, silence), and what everything waits for, by name.
  * Returns the bytes written without the end. */
 size_t order_status(const struct order *order, int64_t now_ns, char *text, size_t size);
+
+/* What these options come to for a model, before any order is made: how many slots there are
+ * (ERR_FULL when not even a queue of 1 fits into queue_bytes_max), and what shard `index` is told.
+ */
+gradweir_status order_slots(const struct order_options *options, const struct model *model,
+                            uint32_t *slots);
+void order_member(const struct order_options *options, const struct model *model, uint32_t index,
+                  uint32_t slots, struct message_member *member);
 
 /* Plants a fault on purpose, for the simulator's mutants; false for an unknown name. */
 bool order_plant(struct order *order, const char *name);

@@ -2,11 +2,11 @@
 #include "server/coordinator/order_internal.h"
 
 /* Of the shard that has most. */
-static uint64_t slot_bytes(const struct order *order, const struct model *model)
+static uint64_t slot_bytes(const struct order_options *options, const struct model *model)
 {
     uint64_t most = 1;
-    for (uint32_t i = 0; i < order->options.shards; i++) {
-        const struct model_range range = model_shard(model, order->options.shards, i);
+    for (uint32_t i = 0; i < options->shards; i++) {
+        const struct model_range range = model_shard(model, options->shards, i);
         const uint64_t bytes =
             range.elements * sizeof(float) + range.moments * sizeof(struct moments);
         most = bytes > most ? bytes : most;
@@ -14,26 +14,35 @@ static uint64_t slot_bytes(const struct order *order, const struct model *model)
     return most;
 }
 
-gradweir_status queue_fit(struct order *order, const struct model *model)
+gradweir_status order_slots(const struct order_options *options, const struct model *model,
+                            uint32_t *slots)
 {
-    const uint64_t bytes = slot_bytes(order, model), max = order->options.queue_bytes_max;
-    const uint32_t window = order->options.window_max;
-    if (max == 0 || order->slots_count <= max / bytes)
-        return GRADWEIR_OK;
-    if (max / bytes < (uint64_t)window + 1)
+    const uint64_t bytes = slot_bytes(options, model), max = options->queue_bytes_max;
+    const uint32_t window = options->window_max, wanted = window + options->queue;
+    if (max != 0 && max / bytes < (uint64_t)window + 1)
         return fail(GRADWEIR_ERR_FULL,
                     "queue_bytes_max is %llu: a gradient takes %llu bytes of a shard, and the "
                     "window of %u and a queue of 1 need %llu: raise it, lower the window, or "
                     "spread the model over more shards",
                     (unsigned long long)max, (unsigned long long)bytes, window,
                     (unsigned long long)((window + 1) * bytes));
-    const uint32_t slots = (uint32_t)(max / bytes);
+    *slots = max == 0 || wanted <= max / bytes ? wanted : (uint32_t)(max / bytes);
+    return GRADWEIR_OK;
+}
+
+gradweir_status queue_fit(struct order *order, const struct model *model)
+{
+    uint32_t slots;
+    TRY(order_slots(&order->options, model, &slots));
+    const uint32_t queue = slots - order->options.window_max;
+    if (queue == order->options.queue)
+        return GRADWEIR_OK;
     order_say(order,
               "the queue is lowered from %u to %u: queue_bytes_max is %llu, a gradient takes %llu "
               "bytes of a shard, and the window has %u slots",
-              order->options.queue, slots - window, (unsigned long long)max,
-              (unsigned long long)bytes, window);
-    order->options.queue = slots - window;
+              order->options.queue, queue, (unsigned long long)order->options.queue_bytes_max,
+              (unsigned long long)slot_bytes(&order->options, model), order->options.window_max);
+    order->options.queue = queue;
     order->slots_count = slots;
     return GRADWEIR_OK;
 }
