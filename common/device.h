@@ -57,7 +57,7 @@ struct device_accumulate {
 /* One stretch of a step: plan, work and its arrays are borrowed until the job is done. For LAMB's
  * MOMENTS, update_sums and theta_sums get the sum of squares of update and parameter for each piece
  * (range cut at block borders), in order, for the pieces of [begin, end); begin and end are block
- * borders or the shard's end. Else both are NULL. */
+ * borders or the shard's end. Else both are NULL, and so they are for who measures by itself. */
 struct device_step {
     const struct arithmetic_plan *plan;
     const struct arithmetic_work *work;

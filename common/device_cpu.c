@@ -148,7 +148,7 @@ static gradweir_status cpu_step(struct device_state *state, uint64_t tag,
     TRY(check_plan(step->plan, step->begin, step->end));
     if (whole != (step->plan->algorithm != ARITHMETIC_LAMB))
         return fail(GRADWEIR_ERR_INVALID, "step: the phase does not fit the algorithm");
-    if (sums != (step->plan->phase == ARITHMETIC_MOMENTS))
+    if (sums && step->plan->phase != ARITHMETIC_MOMENTS)
         return fail(GRADWEIR_ERR_INVALID, "step: sums belong to LAMB's moments and only there");
     return give(state, &(struct job){.kind = STEP, .tag = tag, .at = step->begin, .step = *step});
 }

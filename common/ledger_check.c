@@ -186,6 +186,11 @@ static gradweir_status check_summed(const struct ledger *ledger, const struct re
         return refuse(record, "no step waits for it");
     if (summed->factor > 0x3f800000u) /* 1.0f; above it are larger, negative and NaN */
         return refuse(record, "its factor is not between 0 and 1");
+    if ((summed->ratios_count > 0) != (ledger->law.settings.algorithm == ARITHMETIC_LAMB))
+        return refuse(record, "trust ratios belong to LAMB, and only there");
+    for (uint32_t i = 0; i < summed->ratios_count; i++)
+        if (summed->ratios[i] >= 0x7f800000u) /* infinity; above it are NaN and negative */
+            return refuse(record, "a trust ratio is no number of its kind");
     return GRADWEIR_OK;
 }
 

@@ -256,11 +256,12 @@ struct message_stepped {
 enum { SUM_NODES_MAX = 128 };
 
 /* Partial sums over the fixed tree of blocks: the maximal aligned subtrees of this shard's blocks,
- * left to right. */
+ * left to right; of which sums, sums.h tells. */
 struct message_sums {
     uint64_t version;
     uint32_t round;
-    uint64_t first_block, blocks;
+    uint64_t first_block, blocks; /* of the shard */
+    uint64_t first_node;          /* of those that follow, counted over all the shard's sums */
     uint32_t nodes_count;
     double nodes[SUM_NODES_MAX];
 };

@@ -18,6 +18,7 @@ enum {
     WINDOW_MAX = 256,
     GROUPS_MAX = 16,
     SETTINGS_TEXT_MAX = 4096,
+    RATIOS_MAX = 1024, /* tensors that LAMB can step */
     RECORD_BYTES_MAX = 8192
 };
 
@@ -148,8 +149,11 @@ struct record_step {
 struct record_summed {
     uint64_t version;
     uint32_t round;
-    double norm;
-    uint32_t factor; /* float32 bits */
+    double norm; /* of the average; 0 with LAMB */
+    uint32_t
+        factor; /* float32 bits: what the average is multiplied by; 0: the step changes nothing */
+    uint32_t ratios_count;       /* LAMB: parameter tensors; else 0 */
+    uint32_t ratios[RATIOS_MAX]; /* float32 bits: trust ratios of the tensors by offset */
 };
 
 struct record_save {

@@ -113,6 +113,7 @@ const struct setting settings_server[] = {
          "look ahead with optimizer momentum; the same as optimizer nesterov"),
     REAL("alpha", false, "0.99", 0, 0.999999999, "smoothing of rmsprop"),
     FLAG("centered", false, "off", "rmsprop subtracts the squared mean"),
+    FLAG("always_adapt", false, "off", "lamb adapts tensors without weight decay too"),
     REAL("weight_decay", false, "0", 0, 1e3, "as the optimizer defines it"),
 
     /* Slots, patience, liveness. */

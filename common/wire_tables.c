@@ -145,9 +145,9 @@ static const struct field close_[] = {U32(close.slot, SLOTS_MAX - 1), U64(close.
                                       U64(close.after)};
 static const struct field freed[] = {U32(freed.slot, SLOTS_MAX - 1), U64(freed.generation)};
 static const struct field stepped[] = {U64(stepped.version)};
-static const struct field sums[] = {U64(sums.version), U32(sums.round, 1), U64(sums.first_block),
-                                    U64(sums.blocks),
-                                    BLOB(sums.nodes, sums.nodes_count, SUM_NODES_MAX)};
+static const struct field sums[] = {
+    U64(sums.version), U32(sums.round, 1),   U64(sums.first_block),
+    U64(sums.blocks),  U64(sums.first_node), BLOB(sums.nodes, sums.nodes_count, SUM_NODES_MAX)};
 static const struct field whole[] = {U64(whole.version)};
 static const struct field pulse[] = {
     U64(pulse.beat),     U64(pulse.logged),    U64(pulse.applied),       U64(pulse.version),
@@ -225,7 +225,8 @@ static const struct field record_step[] = {U64(step.version),
                                            BLOB(step.groups, step.groups_count, GROUPS_MAX),
                                            BLOB(step.entries, step.entries_count, WINDOW_MAX)};
 static const struct field record_summed[] = {U64(summed.version), U32(summed.round, 1),
-                                             F64(summed.norm), U32(summed.factor, ANY)};
+                                             F64(summed.norm), U32(summed.factor, ANY),
+                                             BLOB(summed.ratios, summed.ratios_count, RATIOS_MAX)};
 static const struct field record_save[] = {U64(save.cut)};
 static const struct field record_tune[] = {TEXT(tune.setting), TEXT(tune.value)};
 static const struct field record_map[] = {BLOB(map.firsts, map.members, MEMBERS_MAX),

@@ -50,6 +50,7 @@ static void read_optimizer(const struct settings *settings, struct law_settings 
         .dampening = settings_float(settings, "dampening"),
         .weight_decay = settings_float(settings, "weight_decay"),
         .centered = settings_bool(settings, "centered"),
+        .always_adapt = settings_bool(settings, "always_adapt"),
     };
     if (law->algorithm == ARITHMETIC_MOMENTUM || law->algorithm == ARITHMETIC_NESTEROV)
         law->beta1 = settings_float(settings, "momentum");

@@ -218,6 +218,8 @@ static void job_done(struct shard_loop *loop, const struct device_done *done)
                                 .not_finite = UINT64_MAX};
     if (job.kind == SHARD_AVERAGE)
         shard_measure_average(loop->shard, loop->arithmetic, job.begin, job.end);
+    if (job.kind == SHARD_STEP)
+        shard_measure_update(loop->shard, loop->arithmetic, job.begin, job.end);
     if (job.kind == SHARD_SCAN) {
         const uint64_t count = job.length / sizeof(float);
         if (!arithmetic_finite(done->largest_bits))

@@ -4,6 +4,7 @@
 #include "server/replay.h"
 
 #include "common/checksum.h"
+#include "common/sums.h"
 #include "server/replay_without.h"
 #include "server/shard/shard_local.h"
 
@@ -17,8 +18,9 @@ struct replay {
     struct recording_reader *reader;
     struct replay_without *without; /* NULL: the run as it was */
     struct shard_local *shards[MEMBERS_MAX];
-    struct arithmetic_tree sums; /* of the step that waits for SUMMED */
-    uint64_t sums_version;
+    struct sums *sums; /* of the step that waits for SUMMED */
+    struct optimizer_options optimizer;
+    bool lamb;
     double clip_average; /* in force at that step: it can be tuned */
     uint64_t *digests;
     struct replay_result result;
@@ -30,6 +32,8 @@ static gradweir_status open_shards(struct replay *replay, const struct record *m
     struct optimizer_options optimizer;
     TRY(ledger_settings_read(map->map.settings, &law, &optimizer));
     const struct model *model = recording_model(replay->reader);
+    replay->optimizer = optimizer;
+    replay->lamb = sums_kind_of(&law) == SUMS_TENSORS;
     if (map->map.layout_hash != model->hash)
         return fail(GRADWEIR_ERR_CORRUPT, "the log was made with another layout than layout.model");
     for (uint32_t i = 0; i < replay->options->shards; i++) {
@@ -49,7 +53,7 @@ static gradweir_status open_shards(struct replay *replay, const struct record *m
                                               .pull_patience_ns = 1};
         TRY(shard_local_open(model, &law, &options, replay->options->simd, &replay->shards[i]));
     }
-    return GRADWEIR_OK;
+    return sums_new(model, sums_kind_of(&law), replay->options->shards, &replay->sums);
 }
 
 static void put_nothing(struct replay *replay, uint32_t slot)
@@ -81,22 +85,13 @@ static gradweir_status put_bodies(struct replay *replay, uint64_t index, uint32_
     return GRADWEIR_OK;
 }
 
-static gradweir_status add_sums(struct replay *replay, const struct message_sums *sums)
+static gradweir_status add_sums(struct replay *replay, uint32_t shard,
+                                const struct message_sums *sums)
 {
-    if (sums->version != replay->sums_version) {
-        arithmetic_tree_init(&replay->sums);
-        replay->sums_version = sums->version;
-    }
-    struct arithmetic_node nodes[ARITHMETIC_NODES_MAX];
-    /* The nodes' places follow from the range; only their sums travel. */
-    const size_t count = arithmetic_tree_places(sums->first_block, sums->blocks, nodes);
-    if (count != sums->nodes_count)
-        return fail(GRADWEIR_ERR_PROTOCOL, "%u sums for %zu nodes", sums->nodes_count, count);
-    for (size_t i = 0; i < count; i++) {
-        nodes[i].sum = sums->nodes[i];
-        if (!arithmetic_tree_add(&replay->sums, nodes[i]))
-            return fail(GRADWEIR_ERR_PROTOCOL, "the shards' sums leave a gap");
-    }
+    if (sums->version != sums_version(replay->sums))
+        sums_begin(replay->sums, sums->version);
+    if (!sums_take(replay->sums, shard, sums))
+        return fail(GRADWEIR_ERR_PROTOCOL, "shard %u: those are not its sums", shard);
     return GRADWEIR_OK;
 }
 
@@ -108,7 +103,7 @@ static gradweir_status feed(struct replay *replay, const struct message *message
         for (uint32_t k = 0; k < local->outbox_count; k++) {
             const struct shard_action *action = &local->outbox[k];
             if (action->kind == SHARD_SEND && action->message.kind == MESSAGE_SUMS)
-                TRY(add_sums(replay, &action->message.sums));
+                TRY(add_sums(replay, i, &action->message.sums));
             if (action->kind == SHARD_SAY)
                 return fail(GRADWEIR_ERR_CORRUPT, "%s", action->message.denied.text);
         }
@@ -116,20 +111,49 @@ static gradweir_status feed(struct replay *replay, const struct message *message
     return GRADWEIR_OK;
 }
 
-/* The clip factor of the average, computed anew; in the run as it was it must be the run's. */
+static gradweir_status differs(const struct replay *replay, uint64_t version, const char *what,
+                               double number)
+{
+    if (replay->without)
+        return GRADWEIR_OK;
+    return fail(GRADWEIR_ERR_CORRUPT, "version %llu: %s is %.9g here and was another in the run",
+                (unsigned long long)version, what, number);
+}
+
+static gradweir_status take_ratios(const struct replay *replay, struct record_summed *summed)
+{
+    uint32_t ratios[RATIOS_MAX];
+    const struct model *model = recording_model(replay->reader);
+    if (summed->ratios_count != model->parameter_tensors || model->parameter_tensors > RATIOS_MAX)
+        return fail(GRADWEIR_ERR_CORRUPT, "%u trust ratios for %u tensors", summed->ratios_count,
+                    model->parameter_tensors);
+    const bool sound = sums_ratios(replay->sums, &replay->optimizer, ratios);
+    if (sound == (summed->factor == 0))
+        TRY(differs(replay, summed->version, "whether the sums are numbers", sound));
+    for (uint32_t i = 0; sound && i < summed->ratios_count; i++)
+        if (ratios[i] != summed->ratios[i])
+            TRY(differs(replay, summed->version, model->by_offset[i]->name,
+                        (double)element_float(ratios[i])));
+    if (sound)
+        memcpy(summed->ratios, ratios, summed->ratios_count * sizeof *ratios);
+    return GRADWEIR_OK;
+}
+
+/* What the sums make, computed anew; in the run as it was it must be the run's. */
 static gradweir_status take_factor(const struct replay *replay, struct record_summed *summed)
 {
-    const double norm = sqrt(arithmetic_tree_sum(&replay->sums));
-    const float factor = (float)arithmetic_clip_factor(norm, replay->clip_average);
-    uint32_t bits;
-    memcpy(&bits, &factor, sizeof bits);
-    if (bits != summed->factor && !replay->without)
-        return fail(
-            GRADWEIR_ERR_CORRUPT,
-            "version %llu: the average's clip factor is %.9g here and was another in the run",
-            (unsigned long long)summed->version, (double)factor);
-    summed->norm = norm;
-    summed->factor = bits;
+    if (!sums_whole(replay->sums) || sums_version(replay->sums) != summed->version)
+        return fail(GRADWEIR_ERR_CORRUPT, "version %llu: nothing was to be summed",
+                    (unsigned long long)summed->version);
+    if (replay->lamb)
+        return take_ratios(replay, summed);
+    if (summed->ratios_count > 0)
+        return fail(GRADWEIR_ERR_CORRUPT, "trust ratios, but the optimizer is not LAMB");
+    summed->norm = sums_norm(replay->sums);
+    const float factor = (float)arithmetic_clip_factor(summed->norm, replay->clip_average);
+    if (element_bits(factor) != summed->factor)
+        TRY(differs(replay, summed->version, "the average's clip factor", (double)factor));
+    summed->factor = element_bits(factor);
     return GRADWEIR_OK;
 }
 
@@ -280,6 +304,7 @@ gradweir_status replay_run(const struct replay_options *options, struct replay_r
     for (uint32_t i = 0; i < options->shards; i++)
         shard_local_close(replay->shards[i]);
     replay_without_free(replay->without);
+    sums_free(replay->sums);
     recording_reader_free(replay->reader);
     free(replay->digests);
     free(replay);

@@ -37,9 +37,6 @@ static gradweir_status check_options(const struct order_options *options)
     if (options->ring < RING_MIN || options->ring > RING_MAX)
         return fail(GRADWEIR_ERR_INVALID, "ring is %u; %d to %d", options->ring, RING_MIN,
                     RING_MAX);
-    if (options->law.algorithm == ARITHMETIC_LAMB)
-        return fail(GRADWEIR_ERR_INVALID, "optimizer lamb needs norms per tensor, which this "
-                                          "server does not gather yet");
     return GRADWEIR_OK;
 }
 
@@ -88,6 +85,7 @@ void order_free(struct order *order)
     wire_decoder_free(order->decoder);
     if (order->model)
         model_free(order->model);
+    sums_free(order->sums);
     free(order->layout);
     free(order->status);
     free(order->peers);

@@ -29,6 +29,7 @@
 #include "common/model.h"
 #include "common/page.h"
 #include "common/random.h"
+#include "common/sums.h"
 #include "common/wire.h"
 #include "server/coordinator/order.h"
 
@@ -65,8 +66,6 @@ struct order_member {
     bool stepped_any;
     uint64_t stepped;
     int64_t seen_ns;
-    bool summed; /* sums of the step that waits are here */
-    struct message_sums sums;
     struct message_pulse pulse;
     int64_t pinned_ns; /* since when its next step waits for a parameter slot */
 };
@@ -161,8 +160,9 @@ struct order {
 
     bool whole_known;
     uint64_t whole;
-    double step_clip; /* clip_average of the step that waits for its sums */
-    int64_t round_ns; /* sync: since when a round waits for the rest; 0: it does not */
+    struct sums *sums; /* of the step that waits for them; there when the model is */
+    double step_clip;  /* clip_average of the step that waits for its sums */
+    int64_t round_ns;  /* sync: since when a round waits for the rest; 0: it does not */
     int64_t last_step_ns, last_admit_ns;
     int64_t intervals[INTERVALS];
     uint64_t intervals_count;
@@ -282,6 +282,8 @@ int64_t rounds_since(const struct order *order, uint32_t worker);
 
 /* steps.c */
 void steps_due(struct order *order);
+gradweir_status steps_room(struct order *order, const struct model *model); /* for sums */
+bool steps_summed(const struct order *order, uint32_t member);
 void steps_sums(struct order *order, uint32_t member, const struct message_sums *sums);
 void steps_stepped(struct order *order, uint32_t member, uint64_t version);
 int64_t steps_flush_at(const struct order *order); /* INT64_MAX: not now */

@@ -77,7 +77,7 @@ static void wait_ready(struct waits *waits, uint32_t index)
                   "s ago)",
                   index, member->logged + 1, since(waits, behind_since(order, member)),
                   since(waits, member->seen_ns));
-    if (order->ledger.stepping && !member->summed)
+    if (order->ledger.stepping && !steps_summed(order, index))
         wait_line(waits, "step %" PRIu64 " waits for the sums of shard %u since %.1f s", version,
                   index, since(waits, order->last_step_ns));
     else if (member->pulse.waiting == 1)

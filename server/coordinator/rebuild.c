@@ -41,12 +41,14 @@ static gradweir_status take_layout(struct order *order, const struct sealed_read
 {
     struct model *model;
     TRY(model_decode(reader->layout, reader->layout_bytes, &model));
-    const gradweir_status fits = queue_fit(order, model); /* as it did for the running job */
-    uint8_t *layout = fits == GRADWEIR_OK ? malloc(reader->layout_bytes) : NULL;
+    gradweir_status fits = queue_fit(order, model); /* as it did for the running job */
+    if (fits == GRADWEIR_OK)
+        fits = steps_room(order, model);
     if (fits != GRADWEIR_OK) {
         model_free(model);
         return fits;
     }
+    uint8_t *layout = malloc(reader->layout_bytes);
     if (!layout) {
         model_free(model);
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the layout");

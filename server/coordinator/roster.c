@@ -50,7 +50,9 @@ static gradweir_status keep_layout(struct order *order, const struct peer *peer)
         model_free(model);
         return fail(GRADWEIR_ERR_MISMATCH, "the layout is not the one that JOIN named");
     }
-    const gradweir_status fits = queue_fit(order, model);
+    gradweir_status fits = queue_fit(order, model);
+    if (fits == GRADWEIR_OK)
+        fits = steps_room(order, model);
     if (fits != GRADWEIR_OK) {
         model_free(model);
         return fits;

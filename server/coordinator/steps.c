@@ -65,8 +65,7 @@ static void append_step(struct order *order, enum law_cause cause)
         memcpy(&record.step.entries[i].weight, &step.entries[i].weight, sizeof(uint32_t));
     }
     order->step_clip = order->ledger.law.settings.clip_average;
-    for (uint32_t i = 0; i < order->options.shards; i++)
-        order->members[i].summed = false;
+    sums_begin(order->sums, step.version);
     note_interval(order);
     order->figures.flushes += cause == LAW_FLUSH;
     order->figures.drains += cause == LAW_DRAIN;
@@ -80,68 +79,72 @@ void steps_due(struct order *order)
         append_step(order, LAW_DUE);
 }
 
-/* Sums over the fixed tree. */
+/* Sums over the whole model. */
 
-/* The nodes come without their places: they are the largest aligned pieces of the shard's blocks,
- * from left to right. */
-static bool add_nodes(struct arithmetic_tree *tree, const struct message_sums *sums)
+gradweir_status steps_room(struct order *order, const struct model *model)
 {
-    uint64_t at = sums->first_block, rest = sums->blocks;
-    uint32_t i = 0;
-    for (; rest > 0 && i < sums->nodes_count; i++) {
-        uint32_t level = 0;
-        while (level < 40 && at % (UINT64_C(2) << level) == 0 && UINT64_C(2) << level <= rest)
-            level++;
-        if (!arithmetic_tree_add(tree, (struct arithmetic_node){.index = at >> level,
-                                                                .level = level,
-                                                                .sum = sums->nodes[i]}))
-            return false;
-        at += UINT64_C(1) << level;
-        rest -= UINT64_C(1) << level;
+    const enum sums_kind kind = sums_kind_of(&order->options.law);
+    if (kind == SUMS_TENSORS && model->parameter_tensors > RATIOS_MAX)
+        return fail(GRADWEIR_ERR_INVALID, "optimizer lamb steps at most %d tensors; these are %u",
+                    RATIOS_MAX, model->parameter_tensors);
+    sums_free(order->sums);
+    order->sums = NULL;
+    return sums_new(model, kind, order->options.shards, &order->sums);
+}
+
+bool steps_summed(const struct order *order, uint32_t member)
+{
+    return order->sums && sums_version(order->sums) == ledger_version(&order->ledger) &&
+           sums_has(order->sums, member);
+}
+
+/* The factor, or the ratios; false when the sums make none. */
+static bool take_sums(const struct order *order, struct record_summed *summed)
+{
+    float factor = 1.0f;
+    bool sound;
+    if (sums_kind_of(&order->options.law) == SUMS_TENSORS) {
+        summed->ratios_count = order->model->parameter_tensors;
+        sound = sums_ratios(order->sums, &order->options.optimizer, summed->ratios);
+    } else {
+        summed->norm = sums_norm(order->sums);
+        sound = isfinite(summed->norm);
+        factor = (float)arithmetic_clip_factor(summed->norm, order->step_clip);
     }
-    return rest == 0 && i == sums->nodes_count;
+    memcpy(&summed->factor, &factor, sizeof factor);
+    return sound;
 }
 
 static void append_summed(struct order *order)
 {
-    struct arithmetic_tree tree;
-    bool sound = true;
-    arithmetic_tree_init(&tree);
-    for (uint32_t i = 0; i < order->options.shards; i++)
-        sound = sound && add_nodes(&tree, &order->members[i].sums);
-    const double norm = sound ? sqrt(arithmetic_tree_sum(&tree)) : 0.0;
     struct record record = {.kind = RECORD_SUMMED};
     record.summed.version = ledger_version(&order->ledger);
-    record.summed.round = order->members[0].sums.round;
-    record.summed.norm = isfinite(norm) ? norm : 0.0;
-    float factor = (float)arithmetic_clip_factor(norm, order->step_clip);
-    if (!sound || !isfinite(norm)) {
+    record.summed.round = 1;
+    if (!take_sums(order, &record.summed)) {
         order_say(order,
                   "ALARM: the shards' sums for version %llu make no norm; the step "
                   "changes nothing, and nothing is admitted any more",
                   (unsigned long long)record.summed.version);
         order->alarm = true;
-        factor = 0.0f;
+        record.summed.norm = 0.0;
+        record.summed.factor = 0;
+        memset(record.summed.ratios, 0, sizeof record.summed.ratios);
     }
-    memcpy(&record.summed.factor, &factor, sizeof factor);
     order_append(order, &record);
 }
 
 void steps_sums(struct order *order, uint32_t member, const struct message_sums *sums)
 {
-    const struct model_range range = model_shard(order->model, order->options.shards, member);
-    if (!order->ledger.stepping || sums->version != ledger_version(&order->ledger) ||
-        sums->round > 1 || sums->nodes_count > SUM_NODES_MAX || sums->blocks != range.blocks ||
-        (range.blocks > 0 && sums->first_block != range.first_block)) {
+    const uint64_t version = ledger_version(&order->ledger);
+    const bool wanted = order->ledger.stepping && order->sums && sums->version == version;
+    if (wanted && sums_version(order->sums) != version)
+        sums_begin(order->sums, version); /* a step of the epoch before */
+    if (!wanted || sums->round > 1 || !sums_take(order->sums, member, sums)) {
         order->figures.foreign++;
         return;
     }
-    order->members[member].sums = *sums;
-    order->members[member].summed = true;
-    for (uint32_t i = 0; i < order->options.shards; i++)
-        if (!order->members[i].summed)
-            return;
-    append_summed(order);
+    if (sums_whole(order->sums))
+        append_summed(order);
 }
 
 void steps_stepped(struct order *order, uint32_t member, uint64_t version)

@@ -2,7 +2,8 @@
  * Logging never waits for applying.
  *
  *   IDLE -> WAIT_SLOT -> APPLYING -> IDLE                          one phase
- *   IDLE -> WAIT_SLOT -> AVERAGING -> WAIT_SUMMED -> APPLYING      with whole-model sums */
+ *   IDLE -> WAIT_SLOT -> AVERAGING -> WAIT_SUMMED -> APPLYING      with the norm of the average
+ *   IDLE -> WAIT_SLOT -> MOMENTS -> WAIT_SUMMED -> APPLYING        LAMB, with norms of tensors */
 #include "server/shard/shard_internal.h"
 
 #include <math.h>
@@ -60,6 +61,9 @@ void apply_logged(struct shard *shard, const struct record *record)
         KEEP(shard, shard->summed_factor);
         shard->summed_version = record->summed.version;
         shard->summed_factor = record->summed.factor;
+        if (record->summed.ratios_count == shard->ratios_count && shard->ratios_count > 0)
+            memcpy(at_offset(shard, shard->at.ratios), record->summed.ratios,
+                   shard->ratios_count * sizeof(uint32_t));
     }
 }
 
@@ -130,6 +134,16 @@ static void apply_first(struct shard *shard, const struct record_first *first, u
 
 /* Steps. */
 
+void apply_unsummed(struct shard *shard)
+{
+    struct arithmetic_plan *plan = &shard->step.plan;
+    plan->phase = plan->algorithm == ARITHMETIC_LAMB ? ARITHMETIC_MOMENTS : ARITHMETIC_WHOLE;
+    plan->scale = 1;
+    for (uint32_t i = 0; i < plan->groups_n; i++)
+        plan->groups[i].frozen =
+            shard->groups[i].frozen || shard->step.record.algorithm == STEP_NOTHING;
+}
+
 static void fill_plan(struct shard *shard)
 {
     struct stepping *step = &shard->step;
@@ -139,12 +153,10 @@ static void fill_plan(struct shard *shard)
     struct arithmetic_plan *plan = &step->plan;
     memset(plan, 0, sizeof *plan);
     plan->algorithm = law->algorithm;
-    plan->phase = ARITHMETIC_WHOLE;
     plan->first = record->t == 1;
     plan->centered = options->centered;
     plan->momentum = options->momentum;
     plan->epsilon = (float)options->epsilon;
-    plan->scale = 1;
     plan->entries_n = record->entries_count;
     for (uint32_t i = 0; i < record->entries_count; i++) {
         plan->entries[i].slot = record->entries[i].slot;
@@ -164,10 +176,10 @@ static void fill_plan(struct shard *shard)
             .beta2 = group->beta2 >= 0 ? group->beta2 : law->beta2,
             .dampening = options->dampening,
             .bias1 = record->groups[i].bias_correction1,
-            .bias2 = record->groups[i].bias_correction2,
-            .frozen = group->frozen || record->algorithm == STEP_NOTHING};
+            .bias2 = record->groups[i].bias_correction2};
         arithmetic_plan_group(plan, i, &numbers);
     }
+    apply_unsummed(shard);
 }
 
 static void finish_step(struct shard *shard)
@@ -192,18 +204,7 @@ static void finish_step(struct shard *shard)
 
 static void say_sums(struct shard *shard)
 {
-    struct arithmetic_node nodes[ARITHMETIC_NODES_MAX];
-    const uint64_t first_block = shard->options.member.first / shard->block;
-    const size_t count = arithmetic_tree_cover(first_block, at_offset(shard, shard->at.sums),
-                                               (size_t)shard->blocks, nodes);
-    struct message *message = tell(shard, MESSAGE_SUMS);
-    message->sums = (struct message_sums){.version = shard->step.record.version,
-                                          .round = 1,
-                                          .first_block = first_block,
-                                          .blocks = shard->blocks,
-                                          .nodes_count = (uint32_t)count};
-    for (size_t i = 0; i < count; i++)
-        message->sums.nodes[i] = nodes[i].sum;
+    sums_tell(shard);
     KEEP(shard, shard->step.phase);
     shard->step.phase = STEP_WAIT_SUMMED;
 }
@@ -226,7 +227,7 @@ static void next_tile(struct shard *shard)
         next > 0)
         end = next;
     if (next == end) {
-        if (step->phase == STEP_AVERAGING)
+        if (step->phase != STEP_APPLYING)
             say_sums(shard);
         else
             finish_step(shard);
@@ -256,8 +257,10 @@ static void begin_step(struct shard *shard, const struct record_step *record)
     KEEP(shard, shard->parameters[step->to]);
     shard->parameters[step->to] = (struct parameter_slot){.used = true, .writing = true};
     step->began_ns = shard->now_ns;
-    step->phase = record->rounds ? STEP_AVERAGING : STEP_APPLYING;
     fill_plan(shard);
+    step->phase = !record->rounds                           ? STEP_APPLYING
+                  : step->plan.algorithm == ARITHMETIC_LAMB ? STEP_MOMENTS
+                                                            : STEP_AVERAGING;
     journal_commit(shard); /* tiles are counted on what has happened */
     next_tile(shard);
 }
@@ -269,6 +272,10 @@ static bool summed(struct shard *shard)
         return false;
     tile_none(shard);
     memcpy(&step->plan.scale, &shard->summed_factor, sizeof(float));
+    if (step->plan.algorithm == ARITHMETIC_LAMB)
+        step->plan.phase = ARITHMETIC_APPLY;
+    for (uint32_t i = 0; shard->summed_factor == 0 && i < step->plan.groups_n; i++)
+        step->plan.groups[i].frozen = true; /* the sums were none: nothing is changed */
     KEEP(shard, step->phase);
     step->phase = STEP_APPLYING;
     journal_commit(shard);
@@ -324,6 +331,7 @@ void apply_revive(struct shard *shard)
 {
     for (uint32_t i = 0; i < shard->keeps_count; i++)
         say_keep(shard, shard->keeps[i].index, shard->keeps[i].slot);
-    if (shard->step.phase == STEP_AVERAGING || shard->step.phase == STEP_APPLYING)
+    if (shard->step.phase == STEP_AVERAGING || shard->step.phase == STEP_MOMENTS ||
+        shard->step.phase == STEP_APPLYING)
         next_tile(shard);
 }

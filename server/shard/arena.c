@@ -67,6 +67,8 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->layout_bytes = model_encoded_bytes(model);
     shard->pieces_count = count_pieces(model, options);
     shard->average = law->clip_average > 0;
+    shard->sum_pieces = law->algorithm == ARITHMETIC_LAMB ? sums_pieces(model, &range) : 0;
+    shard->ratios_count = law->algorithm == ARITHMETIC_LAMB ? model->parameter_tensors : 0;
     shard->groups_count = model->groups_count;
     memcpy(shard->groups, model->groups, sizeof shard->groups);
 }
@@ -89,7 +91,9 @@ void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *byte
     at->bits = take(&end, (uint64_t)options->member.slots * shard->bit_words * sizeof(uint64_t));
     at->journal = take(&end, shard->journal.bytes);
     at->pieces = take(&end, shard->pieces_count * sizeof(struct arithmetic_range));
-    at->sums = take(&end, shard->blocks * sizeof(double));
+    at->sums =
+        take(&end, (shard->sum_pieces ? 2 * shard->sum_pieces : shard->blocks) * sizeof(double));
+    at->ratios = take(&end, shard->ratios_count * sizeof(float));
     at->moments = take(&end, 2 * shard->moments_count * sizeof(struct moments));
     at->kept = take(&end, (uint64_t)kept_places(shard) * sizeof(struct record));
     at->layout = take(&end, shard->layout_bytes);

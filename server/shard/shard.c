@@ -198,7 +198,7 @@ uint32_t shard_actions_max(const struct shard *shard)
 {
     const struct shard_options *options = &shard->options;
     return 8 * options->member.slots + (REPLIES_AHEAD + 2) * options->pulls_max +
-           2 * options->sessions_max + 64;
+           2 * options->sessions_max + 64 + (uint32_t)(2 * shard->sum_pieces / SUM_NODES_MAX);
 }
 
 const struct arithmetic_plan *shard_plan(struct shard *shard)
@@ -213,8 +213,10 @@ void shard_work(struct shard *shard, struct arithmetic_work *work)
         .sources = {.base = at_offset(shard, shard->at.slots),
                     .stride_bytes = shard->slot_stride,
                     .codec = ARITHMETIC_F32},
-        .average =
-            step->record.rounds && step->phase == STEP_APPLYING ? shard_average(shard) : NULL,
+        .average = shard->average && step->record.rounds && step->phase == STEP_APPLYING
+                       ? shard_average(shard)
+                       : NULL,
+        .ratios = shard->ratios_count ? at_offset(shard, shard->at.ratios) : NULL,
         .parameters = at_offset(shard, parameter_offset(shard, step->from)),
         .parameters_next = at_offset(shard, parameter_offset(shard, step->to)),
         .ranges = at_offset(shard, shard->at.pieces),
@@ -230,31 +232,11 @@ float *shard_average(struct shard *shard)
     return at_offset(shard, shard->at.average);
 }
 
-double *shard_sums(struct shard *shard)
-{
-    return at_offset(shard, shard->at.sums);
-}
-
 void *shard_slot(struct shard *shard, uint32_t slot, uint64_t *bytes)
 {
     ASSERT(slot < shard->options.member.slots);
     *bytes = shard->body_bytes;
     return at_offset(shard, slot_offset(shard, slot));
-}
-
-void shard_measure_average(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
-                           uint64_t end)
-{
-    const float *average = shard_average(shard);
-    double *sums = shard_sums(shard);
-    ASSERT(begin % shard->block == 0);
-    for (uint64_t at = begin; at < end; at += shard->block) {
-        struct arithmetic_measure piece;
-        const uint64_t rest = end - at;
-        arithmetic->measure(ARITHMETIC_F32, average + at, rest < shard->block ? rest : shard->block,
-                            &piece);
-        sums[at / shard->block] = piece.sum_squares;
-    }
 }
 
 const struct ledger *shard_ledger(const struct shard *shard)

@@ -147,12 +147,17 @@ void *shard_address(struct shard *shard, uint64_t offset);
 const struct arithmetic_plan *shard_plan(struct shard *shard);
 void shard_work(struct shard *shard, struct arithmetic_work *work);
 float *shard_average(struct shard *shard);
-double *shard_sums(struct shard *shard); /* one per block of the range */
+double *shard_sums(struct shard *shard); /* as shard_sums.c says */
 
 /* The second half of an AVERAGE job: the sum of squares of each of the model's blocks within
  * [begin, end) of the average, into shard_sums. */
 void shard_measure_average(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
                            uint64_t end);
+
+/* The second half of a STEP job: the sums that LAMB's round needs of [begin, end); nothing at all
+ * for other steps. */
+void shard_measure_update(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
+                          uint64_t end);
 
 /* A waiting gradient's bytes: the range as float32, then the MOMENTS tail. For replay, which puts
  * recorded bodies there itself. */

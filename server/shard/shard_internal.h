@@ -2,8 +2,8 @@
  * in the arena and refers to its parts by offset.
  *
  *   arena:  struct shard | sessions | pulls | records | chunk bits | journal |
- *           pieces | sums | moments, twice | kept records | layout | a tile's state to redo |
- *           slots (gradients) | parameter slots | optimizer states | average
+ *           pieces | sums | trust ratios | moments, twice | kept records | layout | a tile's state
+ * to redo | slots (gradients) | parameter slots | optimizer states | average
  *
  * What lies before the journal is control memory, and each byte of it is one of three kinds:
  * kept (journal_keep before it changes, so that an event happens whole or not at all), of the
@@ -72,7 +72,14 @@ struct pull {
     int64_t deadline_ns;
 };
 
-enum step_phase { STEP_IDLE, STEP_WAIT_SLOT, STEP_AVERAGING, STEP_WAIT_SUMMED, STEP_APPLYING };
+enum step_phase {
+    STEP_IDLE,
+    STEP_WAIT_SLOT,
+    STEP_AVERAGING,
+    STEP_MOMENTS,
+    STEP_WAIT_SUMMED,
+    STEP_APPLYING
+};
 
 struct stepping {
     enum step_phase phase;
@@ -85,8 +92,8 @@ struct stepping {
 
 /* Where things lie, bytes from the arena's start. */
 struct offsets {
-    uint64_t sessions, pulls, records, bits, journal, pieces, sums, moments, kept, layout, redo,
-        slots, parameters, states, average;
+    uint64_t sessions, pulls, records, bits, journal, pieces, sums, ratios, moments, kept, layout,
+        redo, slots, parameters, states, average;
 };
 
 /* Whom it follows: shard_epoch.c. */
@@ -117,7 +124,10 @@ struct shard {
     uint64_t slot_stride, parameter_stride, state_stride;
     uint64_t tile; /* elements of one STEP action */
     uint32_t states_count, pieces_count, chunks, bit_words;
-    bool average; /* there is room for one */
+    uint64_t sum_pieces; /* LAMB: tensors within blocks, each with two sums; else 0 */
+    uint32_t
+        ratios_count; /* LAMB: tensors of the model; else 0. Dead until summed_version counts */
+    bool average;     /* there is room for one */
     struct {
         uint64_t bytes, used;
     } journal;
@@ -236,6 +246,10 @@ void pull_peer_lost(struct shard *shard, uint64_t peer);
 void pulls_retry(struct shard *shard); /* after a new version, a WHOLE, or time */
 int64_t pulls_next(const struct shard *shard);
 
+/* shard_sums.c */
+uint64_t sums_pieces(const struct model *model, const struct model_range *range);
+void sums_tell(struct shard *shard);
+
 /* apply.c */
 bool apply_room(const struct shard *shard, const struct record *record);
 void apply_logged(struct shard *shard, const struct record *record);
@@ -243,6 +257,7 @@ void apply_done(struct shard *shard, const struct shard_event *event); /* a tile
 void apply_advance(struct shard *shard);
 void apply_say_again(struct shard *shard);
 void apply_revive(struct shard *shard);
+void apply_unsummed(struct shard *shard); /* the plan, as it is before SUMMED has come */
 
 /* Tokens of actions: what came back. */
 enum token_kind { TOKEN_CHUNK = 1, TOKEN_SCAN, TOKEN_TILE, TOKEN_PULL };

@@ -104,6 +104,7 @@ static void compute(struct shard_local *local, const struct shard_action *job, i
         struct arithmetic_work work;
         shard_work(local->shard, &work);
         local->arithmetic->step(shard_plan(local->shard), &work, job->begin, job->end);
+        shard_measure_update(local->shard, local->arithmetic, job->begin, job->end);
     }
 }
 

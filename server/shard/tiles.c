@@ -57,11 +57,13 @@ bool tile_busy(const struct shard *shard)
     return shard->tile_word >> 63 && (shard->tile_word & ~BUSY & ~NEXT_MAX) == word_of(shard, 0);
 }
 
-/* Each state's tile: in the state, and in the copy. */
+/* Each state's tile: in the state, and in the copy. LAMB steps its state in a phase of its own. */
 static void tile_copy(struct shard *shard, bool back)
 {
     const uint64_t begin = tile_next(shard), bytes = (tile_end(shard) - begin) * sizeof(float);
-    if (shard->step.phase != STEP_APPLYING)
+    const enum step_phase writes =
+        shard->step.plan.algorithm == ARITHMETIC_LAMB ? STEP_MOMENTS : STEP_APPLYING;
+    if (shard->step.phase != writes)
         return;
     for (uint32_t i = 0; i < shard->states_count; i++) {
         void *state =

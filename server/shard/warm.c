@@ -201,7 +201,7 @@ static void forget_dead(struct shard *shard)
         memset(&step->plan, 0, sizeof step->plan);
         step->from = step->to = 0;
     } else if (step->phase != STEP_APPLYING) {
-        step->plan.scale = 1;
+        apply_unsummed(shard);
     }
     step->job = false;
     step->began_ns = 0;

@@ -170,27 +170,83 @@ static void average(struct sim *sim)
     }
 }
 
-static void take_step(struct sim *sim, float scale)
+/* The whole model as one range a tensor. */
+static void whole_work(struct sim *sim, struct arithmetic_range ranges[16],
+                       struct arithmetic_work *work)
 {
     struct reference *reference = sim->reference;
-    struct arithmetic_range ranges[16];
-    struct arithmetic_plan plan;
-    reference_plan(sim, &reference->step, &plan);
-    plan.scale = scale;
-    struct arithmetic_work work = {.average = reference->average,
-                                   .parameters = reference->parameters,
-                                   .parameters_next = reference->parameters,
-                                   .ranges = ranges,
-                                   .ranges_n = sim->model->parameter_tensors};
+    *work = (struct arithmetic_work){.average = reference->average,
+                                     .parameters = reference->parameters,
+                                     .parameters_next = reference->parameters,
+                                     .ranges = ranges,
+                                     .ranges_n = sim->model->parameter_tensors};
     for (uint32_t i = 0; i < ARITHMETIC_STATES_MAX; i++)
-        work.state[i] = work.state_next[i] = reference->states[i];
-    for (uint32_t i = 0; i < work.ranges_n; i++) {
+        work->state[i] = work->state_next[i] = reference->states[i];
+    for (uint32_t i = 0; i < work->ranges_n; i++) {
         const struct model_tensor *tensor = sim->model->by_offset[i];
         ranges[i] = (struct arithmetic_range){.begin = tensor->offset,
                                               .end = tensor->offset + tensor->elements,
                                               .group = tensor->group,
                                               .tensor = i};
     }
+}
+
+static void take_step(struct sim *sim, float scale)
+{
+    struct reference *reference = sim->reference;
+    struct arithmetic_range ranges[16];
+    struct arithmetic_plan plan;
+    struct arithmetic_work work;
+    reference_plan(sim, &reference->step, &plan);
+    plan.scale = scale;
+    whole_work(sim, ranges, &work);
+    arithmetic_scalar.step(&plan, &work, 0, sim->model->elements);
+    reference->waits = false;
+    remember_version(sim, reference->at_step);
+}
+
+/* A tensor's trust ratio, summed straight on: |theta| / |update|. */
+static double ratio_of(const struct sim *sim, const struct arithmetic_plan *plan,
+                       const struct arithmetic_work *work, const struct arithmetic_range *range)
+{
+    const struct arithmetic_group *group = &plan->groups[range->group];
+    double theta = 0, update = 0;
+    for (uint64_t i = range->begin; i < range->end; i++) {
+        const double m = (double)work->state[0][i], v = (double)work->state[1][i];
+        const double old = (double)work->parameters[i];
+        const double u = m / (double)group->bias1 /
+                             (sqrt(v) / (double)group->bias2_root + (double)plan->epsilon) +
+                         (double)group->weight_decay * old;
+        theta += old * old;
+        update += u * u;
+    }
+    const bool adapts = group->weight_decay != 0 || sim->settings.order.optimizer.always_adapt;
+    return group->frozen || !adapts || theta <= 0 || update <= 0 ? 1 : sqrt(theta) / sqrt(update);
+}
+
+static void take_lamb(struct sim *sim, const struct record_summed *record)
+{
+    struct reference *reference = sim->reference;
+    struct arithmetic_range ranges[16];
+    struct arithmetic_plan plan;
+    struct arithmetic_work work;
+    float ratios[16];
+    reference_plan(sim, &reference->step, &plan);
+    whole_work(sim, ranges, &work);
+    plan.phase = ARITHMETIC_MOMENTS;
+    arithmetic_scalar.step(&plan, &work, 0, sim->model->elements);
+    if (record->ratios_count != work.ranges_n)
+        sim_fail(sim, "%u trust ratios for %zu tensors", record->ratios_count, work.ranges_n);
+    for (uint32_t i = 0; i < record->ratios_count; i++) {
+        const double exact = ratio_of(sim, &plan, &work, &ranges[i]);
+        memcpy(&ratios[i], &record->ratios[i], sizeof *ratios);
+        if (!near(ratios[i], exact))
+            sim_fail(sim,
+                     "the trust ratio of tensor %u in version %llu is %g; it was recorded as %g", i,
+                     (unsigned long long)record->version, exact, (double)ratios[i]);
+    }
+    plan.phase = ARITHMETIC_APPLY;
+    work.ratios = ratios;
     arithmetic_scalar.step(&plan, &work, 0, sim->model->elements);
     reference->waits = false;
     remember_version(sim, reference->at_step);
@@ -226,6 +282,13 @@ static void step(struct sim *sim, const struct record_step *record)
 static void summed(struct sim *sim, const struct record_summed *record)
 {
     struct reference *reference = sim->reference;
+    if (sim->settings.order.law.algorithm == ARITHMETIC_LAMB) {
+        if (!reference->waits || record->version != reference->version)
+            sim_fail(sim, "nobody waits for the ratios of version %llu",
+                     (unsigned long long)record->version);
+        take_lamb(sim, record);
+        return;
+    }
     double squares = 0;
     for (uint64_t i = 0; i < sim->model->elements; i++)
         squares += (double)reference->average[i] * (double)reference->average[i];

@@ -49,7 +49,7 @@ static void choose_law(struct sim *sim, struct law_settings *law)
 {
     static const enum arithmetic_algorithm algorithms[] = {
         ARITHMETIC_SGD,  ARITHMETIC_MOMENTUM, ARITHMETIC_NESTEROV, ARITHMETIC_RMSPROP,
-        ARITHMETIC_ADAM, ARITHMETIC_AMSGRAD,  ARITHMETIC_ADAMW};
+        ARITHMETIC_ADAM, ARITHMETIC_AMSGRAD,  ARITHMETIC_ADAMW,    ARITHMETIC_LAMB};
     *law = law_classic();
     law->window = pick(sim, 1, chance(&sim->random, 0.3) ? 12 : 4);
     law->stride = chance(&sim->random, 0.6) ? law->window : pick(sim, 1, law->window + 1);
@@ -65,7 +65,9 @@ static void choose_law(struct sim *sim, struct law_settings *law)
     law->clip_average = chance(&sim->random, 0.35) ? 2 : 0;
     law->damp = chance(&sim->random, 0.2) ? LAW_DAMP_MEAN_WEIGHT : LAW_DAMP_OFF;
     law->flush_min = chance(&sim->random, 0.8) ? 1 : 2;
-    law->algorithm = algorithms[pick(sim, 0, 6)];
+    law->algorithm = algorithms[pick(sim, 0, 7)];
+    if (law->algorithm == ARITHMETIC_LAMB)
+        law->clip_average = 0; /* a step has one round */
     law->learning_rate = 0.003;
     law->warmup_steps = chance(&sim->random, 0.2) ? 5 : 0;
     law->beta1 = 0.9;
@@ -140,7 +142,8 @@ void settings_choose(struct sim *sim)
         (struct optimizer_options){.epsilon = 1e-8,
                                    .weight_decay = chance(&sim->random, 0.5) ? 0.01 : 0,
                                    .centered = chance(&sim->random, 0.5),
-                                   .momentum = chance(&sim->random, 0.5)};
+                                   .momentum = chance(&sim->random, 0.5),
+                                   .always_adapt = chance(&sim->random, 0.5)};
     const uint64_t parts = settings->shards * pick(sim, 1, 3);
     order->chunk_bytes = (sim->body_bytes / parts / 4 + 16) * 4;
     choose_times(sim);

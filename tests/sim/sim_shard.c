@@ -57,6 +57,7 @@ static void compute(struct sim *sim, const struct sim_job *job)
     } else {
         shard_work(shard, &work);
         arithmetic_scalar.step(shard_plan(shard), &work, job->begin, job->end);
+        shard_measure_update(shard, &arithmetic_scalar, job->begin, job->end);
     }
 }
 

@@ -319,8 +319,11 @@ static void check_refusals(struct rig *rig)
     void *memory = NULL;
     const struct device_step whole = {.plan = &plan, .work = &work, .end = 9};
     cr_expect_eq(rig->device->step(rig->state, 1, &whole), GRADWEIR_ERR_INVALID);
-    plan.phase = ARITHMETIC_MOMENTS;
-    cr_expect_eq(rig->device->step(rig->state, 1, &whole), GRADWEIR_ERR_INVALID);
+    plan.phase = ARITHMETIC_APPLY;
+    double sums[1];
+    const struct device_step measured = {
+        .plan = &plan, .work = &work, .end = 9, .update_sums = sums, .theta_sums = sums};
+    cr_expect_eq(rig->device->step(rig->state, 1, &measured), GRADWEIR_ERR_INVALID);
     plan = plan_of(ARITHMETIC_ADAM);
     const struct device_step crooked = {.plan = &plan, .work = &work, .begin = 3, .end = 9};
     cr_expect_eq(rig->device->step(rig->state, 1, &crooked), GRADWEIR_ERR_INVALID);

@@ -170,8 +170,10 @@ Test(replay, a_flipped_bit_is_found_wherever_it_lies)
         for (uint64_t k = 1; k < 12; k++) {
             const uint64_t at = size_of(names[i]) * k / 12;
             flip(names[i], at);
-            cr_assert_neq(replay(2, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s at %llu", names[i],
-                          (unsigned long long)at);
+            /* A length that leads out of the file looks as if its process had been killed there. */
+            cr_assert(replay(2, NULL, UINT64_MAX, &result) != GRADWEIR_OK ||
+                          (result.ended == RECORDING_CUT && result.version < RUN_VERSIONS),
+                      "%s at %llu", names[i], (unsigned long long)at);
             flip(names[i], at);
         }
     cr_assert_eq(replay(2, NULL, UINT64_MAX, &result), GRADWEIR_OK);

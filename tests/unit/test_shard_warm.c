@@ -229,13 +229,14 @@ static uint32_t lives(struct random *random, bool redo_off)
     }
 }
 
-static uint32_t disturb(bool round, bool redo_off, uint32_t kills_min, uint32_t *different)
+static uint32_t disturb(enum warm_steps steps, bool redo_off, uint32_t kills_min,
+                        uint32_t *different)
 {
     struct random random;
     uint32_t kills = 0;
-    warm_script_write(round);
+    warm_script_write(steps);
     const uint64_t expected = digest_of(warm_rig.local->shard);
-    random_init(&random, 11 + round);
+    random_init(&random, 11 + steps);
     while (kills < kills_min) {
         birth();
         kills += lives(&random, redo_off);
@@ -249,16 +250,18 @@ static uint32_t disturb(bool round, bool redo_off, uint32_t kills_min, uint32_t 
 Test(shard_warm, killed_at_any_instruction_it_goes_on_with_the_same_bits, .timeout = 60)
 {
     uint32_t different = 0, kills = 0;
-    for (int round = 0; round <= 1; round++)
-        kills += disturb(round, false, 150, &different);
-    cr_assert_geq(kills, 300);
+    for (int steps = WARM_AT_ONCE; steps <= WARM_LAMB; steps++)
+        kills += disturb((enum warm_steps)steps, false, 120, &different);
+    cr_assert_geq(kills, 360);
     cr_assert_eq(different, 0, "%u runs ended with other bits", different);
 }
 
 /* That the test above can fail. */
 Test(shard_warm, without_the_copy_of_a_tile_the_bits_differ, .timeout = 60)
 {
-    uint32_t different = 0;
-    disturb(false, true, 150, &different);
-    cr_assert_gt(different, 0);
+    for (int steps = WARM_AT_ONCE; steps <= WARM_LAMB; steps += WARM_LAMB) {
+        uint32_t different = 0;
+        disturb((enum warm_steps)steps, true, 150, &different);
+        cr_assert_gt(different, 0);
+    }
 }

@@ -215,9 +215,9 @@ Test(wire, fields_that_break_their_bounds_are_refused_by_name)
     refuse("\x96\x17\x01\x01\x01\x01\xc4\x01\x00", 9, "entry.pass has 1 bytes, not 16");
     refuse("\x96\x17\x01\x01\x01\x01\xa1\x00", 8, "entry.pass is not binary");
     refuse("\x96\x17\x01\x01\xcd\x01\x00\x01\xa1\x00", 10, "entry.worker is 256, above 255");
-    refuse("\x98\x1e\x01\x01\x01\x00\x00\x00\xc4\x07"
+    refuse("\x99\x1e\x01\x01\x01\x00\x00\x00\x00\xc4\x07"
            "1234567",
-           17, "sums.nodes has 7 bytes");
+           18, "sums.nodes has 7 bytes");
     refuse("\x94\x18\x01\x01\x01", 5, "a record is binary");
     refuse("\x94\x18\x01\x01\xc4\x01\x90", 7, "ends before record kind");
     refuse("\x94\x18\x01\x01\xc4\x08\x96\x08\x01\x01\x01\x00\x01\x01", 14, "1 bytes are left over");

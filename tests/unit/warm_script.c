@@ -83,14 +83,31 @@ static void add_admit(uint32_t worker, uint32_t slot, float scale)
     add_record(record);
 }
 
-static void add_step(const uint32_t *slots, uint32_t count, bool round)
+/* Any ratios will do: they are the record's. */
+static void add_summed(enum warm_steps steps)
+{
+    const float factor = steps == WARM_LAMB ? 1.0f : 0.5f;
+    struct record record = {.kind = RECORD_SUMMED};
+    record.summed.version = warm_rig.ledger.law.version;
+    record.summed.round = 1;
+    memcpy(&record.summed.factor, &factor, sizeof factor);
+    if (steps == WARM_LAMB)
+        record.summed.ratios_count = warm_rig.model->parameter_tensors;
+    for (uint32_t i = 0; i < record.summed.ratios_count; i++) {
+        const float ratio = 0.5f + 0.125f * (float)((record.summed.version + i) % 8);
+        memcpy(&record.summed.ratios[i], &ratio, sizeof ratio);
+    }
+    add_record(record);
+}
+
+static void add_step(const uint32_t *slots, uint32_t count, enum warm_steps steps)
 {
     const uint64_t t = warm_rig.ledger.law.optimizer_step + 1;
     struct record record = {.kind = RECORD_STEP};
     record.step = (struct record_step){.version = warm_rig.ledger.law.version + 1,
                                        .t = t,
                                        .cause = STEP_DUE,
-                                       .rounds = round,
+                                       .rounds = steps != WARM_AT_ONCE,
                                        .groups_count = 1,
                                        .entries_count = count};
     record.step.groups[0] =
@@ -103,13 +120,8 @@ static void add_step(const uint32_t *slots, uint32_t count, bool round)
         memcpy(&record.step.entries[i].weight, &weight, sizeof weight);
     }
     add_record(record);
-    if (!round)
-        return;
-    const float factor = 0.5f;
-    struct record summed = {.kind = RECORD_SUMMED};
-    summed.summed = (struct record_summed){.version = warm_rig.ledger.law.version, .round = 1};
-    memcpy(&summed.summed.factor, &factor, sizeof factor);
-    add_record(summed);
+    if (steps != WARM_AT_ONCE)
+        add_summed(steps);
 }
 
 static void add_join(uint32_t worker)
@@ -122,13 +134,14 @@ static void add_join(uint32_t worker)
     add(WARM_ENTRY)->worker = worker;
 }
 
-void warm_script_write(bool round)
+void warm_script_write(enum warm_steps steps)
 {
     rig_init(&warm_rig, RIG_ELEMENTS);
-    warm_rig.law.algorithm = ARITHMETIC_ADAM;
+    warm_rig.law.algorithm = steps == WARM_LAMB ? ARITHMETIC_LAMB : ARITHMETIC_ADAM;
+    warm_rig.options.optimizer.weight_decay = steps == WARM_LAMB ? 0.01 : 0;
     warm_rig.law.window = 3;
     warm_rig.law.stride = 2;
-    warm_rig.law.clip_average = round;
+    warm_rig.law.clip_average = steps == WARM_CLIPPED;
     warm_rig.options.tile_elements = TILE;
     warm_script_count = 0;
     rig_start(&warm_rig, 0, 1);
@@ -146,6 +159,6 @@ void warm_script_write(bool round)
             add_close(1 + (i - 3) % 4); /* out of the window */
         const uint32_t slots[] = {1 + (i + 2) % 4, 1 + (i + 3) % 4, 1 + i % 4};
         if (i % 2)
-            add_step(i == 1 ? slots + 1 : slots, i == 1 ? 2 : 3, round);
+            add_step(i == 1 ? slots + 1 : slots, i == 1 ? 2 : 3, steps);
     }
 }

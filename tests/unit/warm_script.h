@@ -24,8 +24,11 @@ extern struct rig warm_rig; /* the run that nobody disturbs; end it with rig_end
 extern struct warm_operation warm_script[WARM_OPERATIONS_MAX];
 extern uint32_t warm_script_count;
 
-/* Adam over 1000 elements in tiles of 256; round: every step has a round of sums. */
-void warm_script_write(bool round);
+/* How a step goes: Adam at once, Adam after a round for the norm of the average, LAMB. */
+enum warm_steps { WARM_AT_ONCE, WARM_CLIPPED, WARM_LAMB };
+
+/* Steps over 1000 elements in tiles of 256. */
+void warm_script_write(enum warm_steps steps);
 
 /* The body of a push of that scale: WARM_BODY bytes. */
 void warm_body(float scale, char *body);
