@@ -94,8 +94,8 @@ static gradweir_status read_line(struct key_table *keys, const char *mine, char 
                     place->line, name, IDENTITY_MAX - 1);
     if (!is_key(key)) /* the key itself is not told: it may be a secret with a slip */
         return fail(GRADWEIR_ERR_INVALID,
-                    "%s:%u: the key of %s is malformed: Z85 text of %d characters is wanted, this "
-                    "has %zu",
+                    "%s:%u: the key of %s is malformed: Z85 text of %d characters is wanted (this "
+                    "has %zu)",
                     place->path, place->line, name, KEY_TEXT_SIZE - 1, strlen(key));
     return is_secret ? add_secret(keys, mine, name, key, place)
                      : add_public(keys, name, key, place);
@@ -205,14 +205,20 @@ static gradweir_status read_folder(struct key_table *keys, const char *path, con
     return status;
 }
 
-static gradweir_status read_all(struct key_table *keys, const char *path, const char *mine)
+static gradweir_status check_mine(const char *mine)
 {
-    struct stat there;
     if (mine[0] && !keys_name_good(mine))
         return fail(GRADWEIR_ERR_INVALID,
                     "identity \"%.80s\" cannot have a key: a name is 1 to %d letters, digits and "
                     ". _ -",
                     mine, IDENTITY_MAX - 1);
+    return GRADWEIR_OK;
+}
+
+static gradweir_status read_all(struct key_table *keys, const char *path, const char *mine)
+{
+    struct stat there;
+    TRY(check_mine(mine));
     if (stat(path, &there) != 0)
         return fail(GRADWEIR_ERR_IO, "keys: %s: %s", path, strerror(errno));
     const bool is_folder = S_ISDIR(there.st_mode);
@@ -224,12 +230,10 @@ static gradweir_status read_all(struct key_table *keys, const char *path, const 
     return GRADWEIR_OK;
 }
 
-gradweir_status keys_read(const char *path, const char *mine, struct key_table **keys)
+/* What was read becomes a table, or nothing at all. */
+static gradweir_status finish(struct key_table *made, gradweir_status status,
+                              struct key_table **keys)
 {
-    struct key_table *made = calloc(1, sizeof *made);
-    if (!made)
-        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a table of keys");
-    const gradweir_status status = read_all(made, path, mine);
     if (status != GRADWEIR_OK) {
         keys_free(made);
         return status;
@@ -242,6 +246,27 @@ gradweir_status keys_read(const char *path, const char *mine, struct key_table *
     }
     *keys = made;
     return GRADWEIR_OK;
+}
+
+gradweir_status keys_read(const char *path, const char *mine, struct key_table **keys)
+{
+    struct key_table *made = calloc(1, sizeof *made);
+    if (!made)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a table of keys");
+    return finish(made, read_all(made, path, mine), keys);
+}
+
+gradweir_status keys_parse(const char *path, const char *mine, char *text, struct key_table **keys)
+{
+    TRY(check_mine(mine));
+    struct key_table *made = calloc(1, sizeof *made);
+    if (!made)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a table of keys");
+    gradweir_status status = read_text(made, path, mine, text);
+    if (status == GRADWEIR_OK && !made->secret[0])
+        status = fail(GRADWEIR_ERR_INVALID, "%s has no secret key%s%s", path, mine[0] ? " of " : "",
+                      mine);
+    return finish(made, status, keys);
 }
 
 void keys_free(struct key_table *keys)

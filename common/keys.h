@@ -31,6 +31,9 @@ bool keys_name_good(const char *name);
  * errno's text; ERR_INVALID names file, line and what is wrong with it, or the name that has no
  * secret there. */
 gradweir_status keys_read(const char *path, const char *mine, struct key_table **keys);
+
+/* The same of text that is in memory and is taken apart here; path is what complaints name. */
+gradweir_status keys_parse(const char *path, const char *mine, char *text, struct key_table **keys);
 void keys_free(struct key_table *keys); /* NULL is accepted */
 
 const char *keys_name(const struct key_table *keys);                     /* of my own */
