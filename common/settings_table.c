@@ -53,6 +53,12 @@ const struct setting settings_server[] = {
     WORDS("advertise", "", "host that others are given to reach this process; empty: as listen"),
     WORDS("data_ports", "0",
           "port or range a-b of the data plane, one for each shard; 0 picks any"),
+    FLAG("supervise", false, "off",
+         "start a dead process again at once; coordinator and shards are then processes of their "
+         "own"),
+    WORDS("arena_dir", "",
+          "folder in memory (tmpfs) for what must outlive a killed shard process; empty: private "
+          "memory, or /dev/shm with supervise"),
     WORDS("port_file", "", "file that gets the control address once it is bound"),
     WORDS(
         "keys", "",

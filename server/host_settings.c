@@ -214,6 +214,7 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
                     "shard is given but coordinator is not: say where the coordinator listens");
     options->simd = settings_choice(settings, "simd") == 0 ? NULL : settings_text(settings, "simd");
     options->record = settings_text(settings, "record");
+    options->arena_dir = settings_text(settings, "arena_dir");
     options->record_bytes_max = (uint64_t)settings_size(settings, "record_bytes_max");
     options->linger_ns = settings_duration(settings, "linger");
     read_control(settings, &options->control);
@@ -230,6 +231,7 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
         .chunk_bytes = options->order.chunk_bytes,
         .pull_patience_ns = settings_duration(settings, "pull_patience"),
         .keep = options->record[0] != 0,
+        .warm = options->arena_dir[0] != 0,
     };
     return GRADWEIR_OK;
 }

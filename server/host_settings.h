@@ -24,6 +24,7 @@ struct host_options {
     const char *simd;                 /* NULL: the best */
     const char *record;               /* "": nowhere */
     uint64_t record_bytes_max;
+    const char *arena_dir; /* "": private memory */
     int64_t linger_ns;
     struct key_table *keys; /* NULL: none */
     struct control_options control;

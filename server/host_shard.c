@@ -3,47 +3,24 @@
 
 #include "common/clock.h"
 #include "common/idle.h"
-#include "common/populate.h"
 #include "common/random.h"
+#include "server/host_shard_memory.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* The coordinator has told member and layout: take the memory, say READY. */
 
-static gradweir_status take_memory(struct shard_loop *loop, const struct model *model)
-{
-    const struct host_options *options = loop->host->options;
-    struct shard_options shard = options->shard;
-    char plan[1024];
-    shard.member = loop->member;
-    shard.epoch = loop->epoch;
-    TRY(shard_arena_bytes(model, &options->order.law, &shard, &loop->arena_bytes, plan,
-                          sizeof plan));
-    for (char *line = strtok(plan, "\n"); line; line = strtok(NULL, "\n"))
-        log_line(loop->host->log, LOG_INFO, "memory", "shard %u: %s", loop->member.shard, line);
-    void *arena =
-        mmap(NULL, loop->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (arena == MAP_FAILED)
-        return fail(GRADWEIR_ERR_NO_MEMORY, "shard %u: %llu bytes for its arena: %s",
-                    loop->member.shard, (unsigned long long)loop->arena_bytes, strerror(errno));
-    loop->shard = arena;
-    TRY(populate_memory(arena, loop->arena_bytes));
-    TRY(shard_init(arena, loop->arena_bytes, model, &options->order.law, &shard));
-    TRY(shard_loop_tables(loop));
-    return transport_memory_map(loop->transport, arena, loop->arena_bytes, &loop->arena_memory);
-}
-
-static gradweir_status start_recording(struct shard_loop *loop, const struct model *model)
+static gradweir_status start_recording(struct shard_loop *loop, const struct model *model,
+                                       enum recording_start start)
 {
     const struct host_options *options = loop->host->options;
     if (options->record[0] == 0)
         return GRADWEIR_OK;
     return recording_open_shard(options->record, model, loop->member.shard, loop->member.members,
-                                options->record_bytes_max, RECORDING_NEW, &loop->recording);
+                                options->record_bytes_max, start, &loop->recording);
 }
 
 static void say_ready(struct shard_loop *loop)
@@ -61,9 +38,9 @@ static gradweir_status layout_arrived(struct shard_loop *loop)
 {
     struct model *model;
     TRY(model_decode(content_bytes(loop->assembler), content_count(loop->assembler), &model));
-    gradweir_status status = take_memory(loop, model);
+    gradweir_status status = shard_memory_take(loop, model);
     if (status == GRADWEIR_OK)
-        status = start_recording(loop, model);
+        status = start_recording(loop, model, RECORDING_NEW);
     model_free(model);
     TRY(status);
     say_ready(loop);
@@ -92,6 +69,7 @@ static gradweir_status message_arrived(struct shard_loop *loop, const struct mes
         }
         /* A new connection: the core promises to follow, and says again what the old one may have
          * lost; READY is said in the epoch of that promise. */
+        TRY(shard_memory_fits(loop, &message->member));
         tell_core(loop, message);
         say_ready(loop);
         return GRADWEIR_OK;
@@ -163,6 +141,21 @@ static gradweir_status connect_control(struct shard_loop *loop, struct control *
                            &loop->control);
 }
 
+/* In the memory of a process of this shard that was killed, if there is any. */
+static gradweir_status go_on(struct shard_loop *loop)
+{
+    struct model *model;
+    TRY(shard_memory_find(loop));
+    if (!loop->shard || loop->host->options->record[0] == 0)
+        return GRADWEIR_OK;
+    uint64_t bytes;
+    const uint8_t *layout = shard_layout(loop->shard, &bytes);
+    TRY(model_decode(layout, bytes, &model));
+    const gradweir_status status = start_recording(loop, model, RECORDING_GO_ON);
+    model_free(model);
+    return status;
+}
+
 static gradweir_status open_all(struct shard_loop *loop, struct control *within)
 {
     TRY(random_entropy(loop->instance, sizeof loop->instance));
@@ -183,7 +176,7 @@ static gradweir_status open_all(struct shard_loop *loop, struct control *within)
     loop->device = device_find("cpu");
     TRY(loop->device->open(&(struct device_options){.simd = host->options->simd},
                            &loop->device_state));
-    return GRADWEIR_OK;
+    return go_on(loop);
 }
 
 static void close_all(struct shard_loop *loop)
@@ -194,8 +187,7 @@ static void close_all(struct shard_loop *loop)
     recording_close(loop->recording);
     shard_loop_tables_free(loop);
     free(loop->peers);
-    if (loop->shard)
-        munmap(loop->shard, loop->arena_bytes);
+    shard_memory_close(loop);
     content_assembler_free(loop->assembler);
     control_close(loop->control);
 }
@@ -206,7 +198,7 @@ static void ended(struct host_shard *host, gradweir_status status)
     host->status = status;
     if (status == GRADWEIR_OK)
         return;
-    snprintf(host->reason, sizeof host->reason, "shard %u: %.230s", host->index, fail_reason());
+    snprintf(host->reason, sizeof host->reason, "shard %u: %.480s", host->index, fail_reason());
     log_line(host->log, LOG_ERROR, "shard", "%s", host->reason);
 }
 
@@ -216,6 +208,7 @@ gradweir_status host_shard_open(struct host_shard *host, struct control *within)
     if (!host->loop)
         return fail(GRADWEIR_ERR_NO_MEMORY, "shard %u: no memory for its loop", host->index);
     host->loop->host = host;
+    host->loop->arena_fd = -1;
     const gradweir_status status = open_all(host->loop, within);
     ended(host, status);
     return status;

@@ -24,7 +24,7 @@ struct host_shard {
     pthread_t thread;
     bool started;
     gradweir_status status; /* why the loop ended, once it has */
-    char reason[256];
+    char reason[512];
 };
 
 enum { HOST_SHARD_FDS_MAX = 3 };

@@ -44,6 +44,8 @@ struct shard_loop {
     struct content_assembler *assembler;
     struct shard *shard; /* the arena; NULL until the coordinator has told the layout */
     uint64_t arena_bytes;
+    char arena_path[1000]; /* with arena_dir */
+    int arena_fd;          /* its lock; -1: none */
     uint32_t arena_memory; /* the transport's number of it */
     struct recording *recording;
     struct message_member member;

@@ -5,6 +5,7 @@
 #include "server/host.h"
 #include "server/plan.h"
 #include "server/replay.h"
+#include "server/supervise.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,8 @@ int main(int argc, char **argv)
             "gradweir-server plan --params N ...   memory and time of a job (--help after each "
             "says more)\n\n");
         settings_print_help(settings_server, settings_server_count, stdout);
+    } else if (status == GRADWEIR_OK && settings_bool(settings, "supervise")) {
+        status = supervise_run(settings, argc, argv);
     } else if (status == GRADWEIR_OK) {
         status = host_run(settings);
     }

@@ -74,6 +74,9 @@ bool shard_arena_begun(const void *arena, uint64_t bytes);
 
 const struct message_member *shard_member(const struct shard *shard);
 
+/* The model's layout, as model_encode wrote it. */
+const uint8_t *shard_layout(struct shard *shard, uint64_t *bytes);
+
 enum shard_event_kind {
     SHARD_MESSAGE = 1, /* from the coordinator */
     SHARD_OFFERED, /* a head from a data-plane peer, with `length` bytes of body behind it (0: none)

@@ -16,6 +16,12 @@ const struct message_member *shard_member(const struct shard *shard)
     return &shard->options.member;
 }
 
+const uint8_t *shard_layout(struct shard *shard, uint64_t *bytes)
+{
+    *bytes = shard->layout_bytes;
+    return at_offset(shard, shard->at.layout);
+}
+
 static gradweir_status differs(const char *what, uint64_t there, uint64_t here)
 {
     return fail(GRADWEIR_ERR_MISMATCH, "the arena is of %s %llu, this process of %llu", what,

@@ -126,7 +126,10 @@ class Worker:
 
 class Server:
     def __init__(self, *arguments, listen="127.0.0.1:0"):
-        self.folder = tempfile.TemporaryDirectory()
+        supervised = "--supervise" in arguments
+        self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if supervised else None)
+        if supervised and "--arena_dir" not in arguments:
+            arguments += ("--arena_dir", self.folder.name)  # else what one test leaves, the next goes on in
         port_file = os.path.join(self.folder.name, "port")
         self.log = open(os.path.join(self.folder.name, "log"), "w+")
         self.process = subprocess.Popen([os.path.join(BUILD, "gradweir-server"), "--listen", listen, "--port-file",

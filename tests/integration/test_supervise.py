@@ -1,0 +1,103 @@
+"""The supervising parent: what is started again, what is not, and what goes along when it ends."""
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+import library
+
+
+def until(what, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.01)
+    raise TimeoutError("it did not happen")
+
+
+def gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+class Supervise(unittest.TestCase):
+    def setUp(self):
+        self.server = library.Server("--shards", "2", "--supervise", "on", "--optimizer", "adam")
+        self.addCleanup(self.server.__exit__)
+        self.assertIsNotNone(self.server.address)
+
+    def pids(self, name):
+        return [int(pid) for pid in re.findall(rf"{name} runs as process (\d+)", self.server.lines())]
+
+    def train(self):
+        worker = library.Worker(self.server.address, "a").bind().offer()
+        self.addCleanup(worker.close)
+        for _ in range(3):
+            worker.pull()
+            self.assertEqual(worker.push().verdict, 1)
+        return worker
+
+    def arenas(self):
+        return sorted(name for name in os.listdir(self.server.folder.name) if "shard" in name)
+
+    def test_a_killed_shard_goes_on_in_its_memory(self):
+        self.train()
+        before = self.pids("shard 1")
+        self.assertEqual(len(self.arenas()), 2)
+        os.kill(before[-1], signal.SIGKILL)
+        until(lambda: len(self.pids("shard 1")) == 2)
+        line = until(lambda: re.search(r"shard 1 goes on in \S*-shard-1: log index (\d+), version (\d+)",
+                                       self.server.lines()))
+        self.assertGreaterEqual(int(line.group(2)), 2)
+
+    def test_the_job_s_end_ends_all_and_leaves_no_memory(self):
+        worker = self.train()
+        worker.close()
+        pids = [self.pids(name)[-1] for name in ("coordinator", "shard 0", "shard 1")]
+        self.server.process.terminate()
+        self.assertEqual(self.server.process.wait(15), 0)
+        for pid in pids:
+            self.assertTrue(gone(pid))
+        self.assertEqual(self.arenas(), [])
+
+    def test_a_killed_parent_takes_its_children_along_and_leaves_the_memory(self):
+        self.train()
+        pids = [self.pids(name)[-1] for name in ("coordinator", "shard 0", "shard 1")]
+        self.server.process.kill()
+        self.server.process.wait()
+        for pid in pids:
+            until(lambda: gone(pid))
+        self.assertEqual(len(self.arenas()), 2)
+
+
+class Refusals(unittest.TestCase):
+    def run_server(self, *arguments):
+        return subprocess.run([os.path.join(library.BUILD, "gradweir-server"), "--listen", "127.0.0.1:0", "--supervise",
+                               "on", *arguments], capture_output=True, text=True, timeout=30)
+
+    def test_wrong_settings_are_said_once_and_end_it(self):
+        done = self.run_server("--window", "4", "--window_max", "2")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(len(re.findall("runs as process", done.stderr)), 1)
+        self.assertIn("window_max is 2", done.stderr)
+
+    def test_memory_of_another_run_is_refused_by_name(self):
+        with library.Server("--supervise", "on", "--optimizer", "adam") as server:
+            worker = library.Worker(server.address, "a").bind().offer()
+            worker.close()
+            server.process.kill()
+            server.process.wait()
+            done = self.run_server("--optimizer", "sgd", "--arena_dir", server.folder.name)
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, r"-shard-0: the arena was laid out for another optimizer.*remove the file")
+
+
+if __name__ == "__main__":
+    unittest.main()
