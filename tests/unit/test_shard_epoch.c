@@ -98,6 +98,30 @@ Test(shard_epoch, heads_of_the_epoch_before_are_refused)
     rig_end(&rig);
 }
 
+/* Model slots.pml, mutant CLOSE_OUTLIVES_SEAL: the STEP of epoch 1 that CLOSE waits for is lost,
+ * and something else takes its index. */
+Test(shard_epoch, a_close_that_waits_for_a_record_of_the_epoch_before_is_forgotten)
+{
+    uint32_t follows;
+    char whom;
+    begin(8);
+    rig_close(&rig, 2, 1, rig.ledger.index + 1);
+    cr_assert_null(rig_sent(&rig, MESSAGE_FREED, 0));
+    cr_assert(seal(2, 'b', &follows, &whom));
+    struct message other = {.kind = MESSAGE_RECORD};
+    other.record.kind = RECORD_SAVE;
+    other.record.save.cut = 1;
+    ledger_seal(&rig.ledger, &other.record);
+    say(2, &other);
+    cr_assert_not_null(rig_sent(&rig, MESSAGE_LOGGED, 0));
+    cr_assert_null(rig_sent(&rig, MESSAGE_FREED, 0));
+    struct message close = {.kind = MESSAGE_CLOSE};
+    close.close = (struct message_close){.slot = 2, .generation = 1, .after = other.record.index};
+    say(2, &close);
+    cr_assert_not_null(rig_sent(&rig, MESSAGE_FREED, 0), "closed by whom it follows");
+    rig_end(&rig);
+}
+
 static struct ledger told;
 
 /* The content: its newest and oldest record, how many, and how many LANDED. */
