@@ -1,0 +1,72 @@
+#include "tests/unit/order_bench.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static struct bench b;
+
+/* NULL when peer is not denied. */
+static const struct message *join_with(uint32_t peer, uint32_t oldest, uint32_t newest)
+{
+    struct message message = {.kind = MESSAGE_JOIN};
+    message.join = (struct message_join){.protocol_oldest = oldest,
+                                         .protocol_newest = newest,
+                                         .identity = {'z'},
+                                         .nonce = {9},
+                                         .role = ROLE_WORKER,
+                                         .layout_hash = b.model->hash,
+                                         .outstanding_max = 1};
+    bench_say(&b, peer, &message);
+    return bench_sent(&b, peer, MESSAGE_DENIED, 0);
+}
+
+Test(order_refusals, who_speaks_only_other_protocols_is_denied_and_leaves_no_record)
+{
+    bench_init(&b);
+    bench_start(&b, true);
+    const uint32_t joins = bench_records(&b, RECORD_JOIN);
+    const struct message *denied = join_with(102, PROTOCOL_VERSION + 1, PROTOCOL_VERSION + 2);
+    cr_assert(denied && denied->denied.status == GRADWEIR_ERR_MISMATCH);
+    cr_assert_not_null(strstr(denied->denied.text, "protocol"));
+    denied = join_with(103, 0, PROTOCOL_OLDEST - 1);
+    cr_assert(denied && denied->denied.status == GRADWEIR_ERR_MISMATCH);
+    cr_assert_eq(bench_records(&b, RECORD_JOIN), joins);
+    cr_assert_null(join_with(104, PROTOCOL_VERSION, PROTOCOL_VERSION + 5), "ours is among them");
+    cr_assert_eq(bench_records(&b, RECORD_JOIN), joins + 1);
+    bench_end(&b);
+}
+
+static const char *said(void)
+{
+    for (uint32_t i = 0; i < b.actions.count; i++)
+        if (b.actions.items[i].kind == ORDER_SAY)
+            return b.actions.items[i].message.denied.text;
+    return NULL;
+}
+
+static void push_with_norm(uint64_t sequence, double norm)
+{
+    struct message_place place;
+    cr_assert(bench_place(&b, 0, sequence, &place));
+    struct message_describe head = bench_head(&b, &place);
+    head.norm = norm;
+    bench_describe(&b, &head);
+    const struct message_landed body = bench_body(&head);
+    bench_landed(&b, 0, &body);
+    bench_landed(&b, 1, &body);
+}
+
+Test(order_refusals, a_norm_that_the_shards_do_not_measure_is_said_once_and_by_name)
+{
+    struct order_figures figures;
+    bench_init(&b);
+    bench_start(&b, true);
+    push_with_norm(2, 2.0); /* two shards with a sum of squares of 2 each */
+    cr_assert_null(said());
+    bench_log(&b);
+    push_with_norm(3, 1e38);
+    cr_assert(said() && strstr(said(), "worker a says a norm of 1e+38"));
+    order_figures(b.order, &figures);
+    cr_assert_gt(figures.sum_mismatch_max, 0.9);
+    bench_end(&b);
+}
