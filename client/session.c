@@ -1,4 +1,4 @@
-/* Joins the job, keeps a data-plane session with every member, hands events to who knows them. */
+/* Joins the job, hands events to who knows them. */
 #include "client/session.h"
 
 #include <stdio.h>
@@ -91,73 +91,6 @@ static void say_bye(struct session *session)
         (struct name){.worker = session->worker, .incarnation = session->incarnation};
 }
 
-/* Members. */
-
-static void say_hello(struct session *session, uint32_t index)
-{
-    struct session_member *member = &session->members[index];
-    struct head_hello head = {.kind = HEAD_HELLO,
-                              .level = PROTOCOL_VERSION,
-                              .worker = session->worker,
-                              .epoch = session->epoch,
-                              .timeline = session->timeline,
-                              .job = session->job,
-                              .incarnation = session->incarnation};
-    memcpy(head.pass, session->pass, sizeof head.pass);
-    struct session_action *action = session_act(session, SESSION_HEAD);
-    action->member = index;
-    memcpy(&action->head, &head, sizeof head);
-    member->state = MEMBER_GREETING;
-    member->retry_ns = INT64_MAX;
-}
-
-static void connect_member(struct session *session, uint32_t index)
-{
-    session->members[index].state = MEMBER_CONNECTING;
-    session_act(session, SESSION_CONNECT)->member = index;
-}
-
-/* When the next try is due; each that fails doubles the pause. */
-static void try_later(struct session *session, struct session_member *member)
-{
-    const int64_t longest_ns = SESSION_RETRIES_MAX * session->options.retry_ns;
-    if (member->pause_ns == 0)
-        member->pause_ns = session->options.retry_ns;
-    member->retry_ns = session->now_ns + member->pause_ns;
-    member->pause_ns = member->pause_ns < longest_ns / 2 ? 2 * member->pause_ns : longest_ns;
-}
-
-static bool is_same(const struct member *a, const struct member *b)
-{
-    return a->first == b->first && a->count == b->count && strcmp(a->address, b->address) == 0;
-}
-
-static void hang_up(struct session *session, uint32_t index)
-{
-    session_act(session, SESSION_HANGUP)->member = index;
-    session->members[index].state = MEMBER_CONNECTING; /* anew, once PEER_LOST has come */
-}
-
-static void take_members(struct session *session, const struct message_joined *joined)
-{
-    session->members_count = joined->members_count;
-    for (uint32_t i = 0; i < joined->members_count; i++) {
-        struct session_member *member = &session->members[i];
-        const bool same = is_same(&member->where, &joined->members[i]);
-        const bool last = i + 1 == joined->members_count;
-        member->where = joined->members[i];
-        member->offset = member->where.first * sizeof(float);
-        member->bytes = member->where.count * sizeof(float) +
-                        (last ? session->options.moments * sizeof(double) * 3 : 0);
-        if (member->state == MEMBER_OPEN && same)
-            say_hello(session, i); /* the pass is new */
-        else if (member->state != MEMBER_AWAY && !same)
-            hang_up(session, i);
-        else if (member->state == MEMBER_AWAY)
-            connect_member(session, i);
-    }
-}
-
 static bool sound(const struct session *session, const struct message_joined *joined)
 {
     uint64_t next = 0;
@@ -182,9 +115,16 @@ static void came_in(struct session *session, const struct message *message)
         return;
     }
     session->join_ns = INT64_MAX;
+    const bool same_epoch = session->epoch == message->epoch;
     const bool same = session->incarnation == joined->incarnation;
     const bool same_timeline = session->timeline == message->timeline;
+    if (session->first && !joined->first && same_timeline) {
+        fail_for_good(session, GRADWEIR_ERR_LOST,
+                      "the servers have begun anew: the parameters of this job are lost");
+        return;
+    }
     session->epoch = message->epoch;
+    session->older = 0;
     session->timeline = message->timeline;
     session->worker = joined->worker;
     session->incarnation = joined->incarnation;
@@ -199,50 +139,18 @@ static void came_in(struct session *session, const struct message *message)
     if (joined->version > session->newest || !same_timeline)
         session->newest = joined->version;
     memcpy(session->pass, joined->pass, sizeof session->pass);
-    take_members(session, joined);
+    session_members_told(session, joined);
     if (!same_timeline)
         session_pull_anew(session);
-    session_push_rejoined(session, same);
+    session_push_rejoined(session, same, same_epoch);
     session_act(session, SESSION_JOINED);
-}
-
-static void welcomed(struct session *session, const struct session_event *event)
-{
-    struct session_member *member = &session->members[event->member];
-    struct head_welcome head;
-    memcpy(&head, event->head, sizeof head);
-    if (member->state != MEMBER_GREETING) {
-        session->strange++;
-    } else if (head.kind == HEAD_WELCOME) {
-        member->state = MEMBER_OPEN;
-        member->pause_ns = 0;
-        member->number = head.session;
-        if (head.version > session->newest)
-            session->newest = head.version;
-        session_push_peer(session, event->member);
-        session_pull_peer(session, event->member);
-    } else {
-        try_later(session, member);
-        if (head.status != GRADWEIR_ERR_AGAIN)
-            session_join(session); /* fenced, or a pass of before: the coordinator knows */
-    }
-}
-
-static void peer_lost(struct session *session, uint32_t index)
-{
-    struct session_member *member = &session->members[index];
-    member->state = MEMBER_AWAY;
-    member->number = 0;
-    try_later(session, member);
-    session_push_lost(session, index);
-    session_pull_lost(session, index);
 }
 
 static void offered(struct session *session, const struct session_event *event)
 {
     switch (event->head->kind) {
     case HEAD_WELCOME:
-    case HEAD_DENY: welcomed(session, event); break;
+    case HEAD_DENY: session_member_answered(session, event); break;
     case HEAD_PARAMETERS:
     case HEAD_GONE: session_pull_offered(session, event); return;
     default: session->strange++; break;
@@ -253,6 +161,11 @@ static void offered(struct session *session, const struct session_event *event)
 
 static void message_came(struct session *session, const struct message *message)
 {
+    if (message->epoch < session->epoch) {
+        session->strange++;
+        session->older = message->epoch;
+        return;
+    }
     switch (message->kind) {
     case MESSAGE_JOINED: came_in(session, message); break;
     case MESSAGE_DENIED: denied(session, &message->denied); break;
@@ -262,6 +175,7 @@ static void message_came(struct session *session, const struct message *message)
             fail_for_good(session, GRADWEIR_ERR_STOPPED, "the servers have shut down in order");
         break;
     case MESSAGE_BYE: session_act(session, SESSION_LEFT); break;
+    case MESSAGE_MOVED: session_member_moved(session, &message->moved); break;
     case MESSAGE_PLACE: session_push_place(session, &message->place); break;
     case MESSAGE_RECEIPT: session_push_receipt(session, &message->receipt); break;
     default: session->strange++; break;
@@ -274,15 +188,7 @@ static void tick(struct session *session)
 {
     if (session->now_ns >= session->join_ns)
         session_join(session);
-    for (uint32_t i = 0; i < session->members_count && !session->resting; i++) {
-        struct session_member *member = &session->members[i];
-        if (session->now_ns < member->retry_ns)
-            continue;
-        if (member->state == MEMBER_AWAY)
-            connect_member(session, i);
-        else if (member->state == MEMBER_GREETING)
-            say_hello(session, i);
-    }
+    session_members_tick(session);
     session_push_tick(session);
     session_pull_tick(session);
 }
@@ -309,14 +215,14 @@ void session_step(struct session *session, const struct session_event *event,
         session_join(session);
         break;
     case SESSION_DOWN:
-        session->up = false;
+        session->up = session->joined = false;
         session->join_ns = INT64_MAX;
         if (session->leaving) /* farewell may be lost: who leaves does not come back for it */
             session_act(session, SESSION_LEFT);
         break;
     case SESSION_MESSAGE: message_came(session, event->message); break;
-    case SESSION_CONNECTED: say_hello(session, event->member); break;
-    case SESSION_PEER_LOST: peer_lost(session, event->member); break;
+    case SESSION_CONNECTED: session_member_hello(session, event->member); break;
+    case SESSION_PEER_LOST: session_member_lost(session, event->member); break;
     case SESSION_OFFERED: offered(session, event); break;
     case SESSION_LANDED: session_pull_landed(session, event); break;
     case SESSION_SENT: session_push_sent(session, event); break;
@@ -331,13 +237,9 @@ void session_step(struct session *session, const struct session_event *event,
 int64_t session_next(const struct session *session)
 {
     const int64_t pull_ns = session_pull_next(session);
+    const int64_t member_ns = session_members_next(session);
     int64_t next = pull_ns < session->join_ns ? pull_ns : session->join_ns;
-    for (uint32_t i = 0; i < session->members_count && !session->resting; i++) {
-        const struct session_member *member = &session->members[i];
-        const bool waits = member->state == MEMBER_AWAY || member->state == MEMBER_GREETING;
-        if (waits && member->retry_ns < next)
-            next = member->retry_ns;
-    }
+    next = member_ns < next ? member_ns : next;
     for (uint32_t i = 0; i < session->options.outstanding; i++)
         if (session->pushes[i].state != PUSH_FREE && session->pushes[i].resend_ns < next)
             next = session->pushes[i].resend_ns;
@@ -356,6 +258,11 @@ void session_waiting(const struct session *session, char *text, size_t size)
     text[0] = 0;
     if (!session->up) {
         snprintf(text, size, "the coordinator does not answer");
+        return;
+    }
+    if (!session->joined && session->older) {
+        snprintf(text, size, "who answers is the coordinator of epoch %u, and epoch %u has begun",
+                 session->older, session->epoch);
         return;
     }
     if (!session->joined) {

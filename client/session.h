@@ -1,9 +1,15 @@
 /* A worker's core: joins, keeps its data-plane sessions, pushes, pulls. Events in, actions out; no
  * IO, no clock, no threads, no allocation after session_init.
  *
- *   session.c        joining, members and their connections, the step function
- *   session_push.c   places, descriptions, chunks, receipts
- *   session_pull.c   one version of all members
+ *   session.c          joining, the step function
+ *   session_members.c  members: connecting, HELLO, what breaks and what moves
+ *   session_push.c     places, descriptions, chunks, receipts
+ *   session_pull.c     one version of all members
+ *
+ * A coordinator that goes and comes (the control connection breaks, or not; the epoch is higher) is
+ * met by JOIN with the same nonce. Whatever is under way then asks again, and ends in its first
+ * verdict, in the place that was held for its body, or in a new place and the same bytes again.
+ * Messages of an epoch below the one that is known are dropped.
  *
  * The shell owns the bytes: send buffers by number (0 .. outstanding - 1), one receive buffer. Both
  * hold a body: all parameters as float32, then all MOMENTS (24 bytes each). */
@@ -115,7 +121,9 @@ struct session_member {
     uint32_t in_flight;     /* chunks of all pushes */
 };
 
-/* ENDING: the verdict is known, but chunks are in flight yet, so the buffer is not free. */
+/* WANTS_PLACE with a generation had a place under a coordinator that is gone: it may be held for
+ * it, or it gets another, or its verdict. ENDING: the verdict is known, but chunks are in flight
+ * yet, so the buffer is not free. */
 enum push_state { PUSH_FREE, PUSH_WANTS_PLACE, PUSH_SENDING, PUSH_ENDING };
 
 struct session_push {
@@ -144,6 +152,8 @@ struct session {
     bool resting;    /* taken out of a round: joins again when there is something to say */
     int64_t join_ns; /* without an answer JOIN is said again then; INT64_MAX: none is awaited */
     uint32_t worker, epoch, timeline, members_count;
+    uint32_t
+        older; /* epoch of a coordinator that answers although its time is over; 0: none does */
     uint64_t incarnation, job, chunk_bytes, newest;
     bool first; /* first parameters are there */
     uint8_t pass[NONCE_BYTES];
@@ -179,8 +189,15 @@ struct session_action *session_act(struct session *session, enum session_action_
 struct message *session_tell(struct session *session, enum message_kind kind);
 void session_join(struct session *session);
 void session_wake(struct session *session); /* joins again if it rests */
+void session_members_told(struct session *session, const struct message_joined *joined);
+void session_member_hello(struct session *session, uint32_t member);
+void session_member_answered(struct session *session, const struct session_event *event);
+void session_member_lost(struct session *session, uint32_t member);
+void session_member_moved(struct session *session, const struct message_moved *moved);
+void session_members_tick(struct session *session);
+int64_t session_members_next(const struct session *session);
 void session_push_start(struct session *session, const struct session_push_request *what);
-void session_push_rejoined(struct session *session, bool same_incarnation);
+void session_push_rejoined(struct session *session, bool same_incarnation, bool same_epoch);
 void session_push_peer(struct session *session,
                        uint32_t member); /* its connection is (again) open */
 void session_push_lost(struct session *session, uint32_t member);

@@ -33,6 +33,8 @@ static struct name name_of(const struct session *session, uint64_t sequence)
 static void ask(struct session *session, struct session_push *push)
 {
     push->resend_ns = session->now_ns + session->options.resend_ns;
+    if (!session->joined)
+        return; /* said once it is in (again) */
     session_tell(session, MESSAGE_ASK)->ask.name = name_of(session, push->sequence);
 }
 
@@ -121,6 +123,17 @@ static void place(struct session *session, struct session_push *push, uint32_t s
     send_all(session, push);
 }
 
+/* Its whole body is with all members, from before the coordinator changed: words are enough. */
+static void held(struct session *session, struct session_push *push)
+{
+    push->state = PUSH_SENDING;
+    push->pause_ns = session->options.resend_ns;
+    push->resend_ns = session->now_ns + push->pause_ns;
+    for (uint32_t i = 0; i < session->members_count; i++)
+        push->next[i] = UINT64_MAX;
+    describe(session, push);
+}
+
 void session_push_start(struct session *session, const struct session_push_request *what)
 {
     ASSERT(what->buffer < session->options.outstanding);
@@ -131,7 +144,7 @@ void session_push_start(struct session *session, const struct session_push_reque
     push->what = *what;
     push->sequence = ++session->sequence;
     push->state = PUSH_WANTS_PLACE;
-    if (session->place_sequence == push->sequence)
+    if (session->place_sequence == push->sequence && session->joined)
         place(session, push, session->place_slot, session->place_generation);
     else
         ask(session, push);
@@ -142,7 +155,9 @@ void session_push_place(struct session *session, const struct message_place *giv
     if (given->name.worker != session->worker || given->name.incarnation != session->incarnation)
         return;
     struct session_push *push = find(session, given->name.sequence);
-    if (push && push->state == PUSH_WANTS_PLACE) {
+    if (push && push->state == PUSH_WANTS_PLACE && push->generation == given->generation) {
+        held(session, push);
+    } else if (push && push->state == PUSH_WANTS_PLACE) {
         place(session, push, given->slot, given->generation);
     } else if (push && given->generation > push->generation) { /* the old place had expired */
         place(session, push, given->slot, given->generation);
@@ -204,8 +219,9 @@ static void end_push(struct session *session, struct session_push *push,
                      const struct message_receipt *receipt)
 {
     const uint64_t sequence = push->sequence;
-    if (receipt->verdict == VERDICT_QUEUE_FULL && !has_no_place(session, push))
-        return;
+    if (receipt->verdict == VERDICT_QUEUE_FULL &&
+        (push->generation != 0 || !has_no_place(session, push)))
+        return; /* whose name had a place, that keeps its number and asks until it has another */
     if (receipt->verdict == VERDICT_ADMITTED && push->what.purpose == PURPOSE_FIRST)
         session->first = true;
     if (receipt->verdict == VERDICT_CANCELLED && push->what.purpose == PURPOSE_FIRST)
@@ -233,11 +249,12 @@ void session_push_receipt(struct session *session, const struct message_receipt 
     }
 }
 
-/* Another incarnation: what had a place has lost its name; what had none gets a new one. */
+/* Another incarnation: what had a place has lost its name, and its fate is not known; what had none
+ * gets a new one. */
 static void rename_push(struct session *session, struct session_push *push)
 {
     const struct message_receipt none = {.verdict = VERDICT_NONE};
-    if (push->state == PUSH_SENDING) {
+    if (push->state == PUSH_SENDING || push->generation != 0) {
         finish(session, push, &none, GRADWEIR_ERR_LOST);
     } else if (push->state == PUSH_WANTS_PLACE) {
         push->sequence = ++session->sequence;
@@ -245,14 +262,19 @@ static void rename_push(struct session *session, struct session_push *push)
     }
 }
 
-/* In again: the same incarnation goes on where it was. */
-void session_push_rejoined(struct session *session, bool same_incarnation)
+/* In again: the same incarnation goes on where it was. Another coordinator has perhaps closed its
+ * places, so bodies wait until it has said. */
+void session_push_rejoined(struct session *session, bool same_incarnation, bool same_epoch)
 {
     if (!same_incarnation)
-        session->sequence = session->place_sequence = 0;
+        session->sequence = 0;
+    if (!same_incarnation || !same_epoch)
+        session->place_sequence = 0;
     uint64_t at = 0;
     for (struct session_push *push = next_push(session, at); push; push = next_push(session, at)) {
         at = push->sequence;
+        if (same_incarnation && !same_epoch)
+            push->state = PUSH_WANTS_PLACE;
         if (!same_incarnation)
             rename_push(session, push);
         else if (push->state == PUSH_WANTS_PLACE)

@@ -51,8 +51,10 @@ const struct message *bench_said(uint32_t kind)
 
 void bench_hear(int64_t now_ns, const struct message *message)
 {
-    bench_step(
-        (struct session_event){.kind = SESSION_MESSAGE, .now_ns = now_ns, .message = message});
+    struct message copy = *message;
+    if (copy.epoch == 0)
+        copy.epoch = session.epoch;
+    bench_step((struct session_event){.kind = SESSION_MESSAGE, .now_ns = now_ns, .message = &copy});
 }
 
 void bench_init(uint32_t outstanding)
