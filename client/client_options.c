@@ -80,8 +80,11 @@ gradweir_status client_keys(struct gradweir_client *client, struct control_optio
     control->server_key = client->options.server_key;
     if (!client->options.keys || !client->options.keys[0])
         return GRADWEIR_OK;
-    TRY(keys_read(client->options.keys, client->identity, keys));
-    strcpy(client->identity, keys_name(*keys));
+    char owner[IDENTITY_MAX];
+    snprintf(owner, sizeof owner, "%.*s", (int)strcspn(client->identity, "/"), client->identity);
+    TRY(keys_read(client->options.keys, owner, keys));
+    if (client->identity[0] == 0)
+        strcpy(client->identity, keys_name(*keys));
     return keys_connect(*keys, control);
 }
 

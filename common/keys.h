@@ -9,6 +9,8 @@
  * A folder stands for all its files NAME.public and for NAME.secret of whoever reads it, so that
  * one folder may serve a whole job on one machine, and a copy with fewer files each other machine.
  *
+ * Who has NAME's key may call itself NAME/anything too: processes that share one key.
+ *
  * The coordinator is `server`, shard N in a process of its own is `shard-N`, everybody else is a
  * worker by that name.
  *

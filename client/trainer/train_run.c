@@ -67,9 +67,13 @@ static bool pull(struct run *run)
 {
     gradweir_ticket ticket;
     gradweir_options options;
+    char identity[128]; /* the first worker's key, and yet not the first worker */
+    snprintf(identity, sizeof(identity), "%s-0/run", run->settings->identity);
     gradweir_options_default(&options);
     options.address = run->children.address;
-    options.identity = "run";
+    options.identity = identity;
+    options.keys = run->settings->keys;
+    options.insecure = run->settings->insecure;
     options.role = GRADWEIR_READER;
     if (run->reader == NULL && (gradweir_open(&options, &run->reader) != GRADWEIR_OK ||
                                 gradweir_bind(run->reader, NULL, 0) != GRADWEIR_OK))

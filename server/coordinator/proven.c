@@ -19,6 +19,15 @@ static bool is_server(const char *identity)
     return strcmp(identity, "server") == 0 || strncmp(identity, "shard-", 6) == 0;
 }
 
+/* The key's name itself, or NAME/anything: several processes of one owner, who do not fence each
+ * other. No key's name has a slash. */
+static bool belongs_to(const char *joining, const char *identity)
+{
+    const size_t length = strlen(identity);
+    return strncmp(joining, identity, length) == 0 &&
+           (joining[length] == 0 || joining[length] == '/');
+}
+
 static bool may_join(struct order *order, uint32_t peer, const char *identity,
                      struct message_join *join)
 {
@@ -29,7 +38,7 @@ static bool may_join(struct order *order, uint32_t peer, const char *identity,
     }
     if (join->identity[0] == 0)
         snprintf(join->identity, sizeof join->identity, "%s", identity);
-    if (strncmp(join->identity, identity, sizeof join->identity) == 0)
+    if (memchr(join->identity, 0, sizeof join->identity) && belongs_to(join->identity, identity))
         return true;
     snprintf(text, sizeof text, "the key of %s cannot join as %.*s", identity,
              (int)sizeof join->identity, join->identity);

@@ -95,6 +95,11 @@ Test(order_keys, a_worker_joins_under_the_name_of_its_key_and_no_other)
     cr_assert(strstr(why, "worker-0") && strstr(why, "worker-1"), "%s", why);
     cr_assert_not_null(denied(&it, "worker-10", &as_one), "a longer name passed for a shorter");
     cr_assert_null(denied(&it, "worker-1", &as_one));
+    const struct message beside = join("worker-1/run");
+    cr_assert_not_null(denied(&it, "worker-0", &beside));
+    cr_assert_not_null(denied(&it, "worker-1/r", &beside), "a part of a name passed for it");
+    cr_assert_not_null(denied(&it, "worker", &as_one));
+    cr_assert_null(denied(&it, "worker-1", &beside), "two processes may share a key");
     cr_assert_null(denied(&it, "worker-2", &as_none), "who writes no name has its key's");
     cr_assert_null(denied(&it, "", &as_one), "without keys anybody may say who it is");
     cr_assert_null(denied(&it, NULL, &as_one));

@@ -96,7 +96,8 @@ typedef struct gradweir_options {
     uint32_t progress;      /* enum gradweir_progress */
     const char *keys;       /* folder or file with IDENTITY's secret key and the server's public one
                                (gradweir-server keygen); "": none. Without identity: the only secret
-                               that is there, and its name */
+                               that is there, and its name. Identity NAME/anything goes by the key of
+                               NAME: several processes of one owner, who do not fence each other */
 } gradweir_options;
 
 /* How the optimizer treats the tensors of a group; negative numbers mean: as the servers' settings.
