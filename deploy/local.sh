@@ -111,6 +111,17 @@ check_models() {
     fi
 }
 
+# One log gives the same bits by either compiler, at -O0 and -O3, with any instructions, on 1, 2, 3 shards.
+compare_bits() {
+    say "the same bits everywhere"
+    if tests/integration/replay_matrix.sh build; then
+        summaries+=("replay matrix: the same bits everywhere, and the control differs")
+    else
+        failures=$((failures + 1))
+        summaries+=("replay matrix: FAILED")
+    fi
+}
+
 run_demo() {
     install_missing
     build plain programs
@@ -136,6 +147,7 @@ run_test() {
     lane plain --no-tests=error
     [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 20000 || echo 3000)"
     [ -z "$long" ] || [ "$failures" -gt 0 ] || check_models
+    [ -z "$long" ] || [ "$failures" -gt 0 ] || compare_bits
     say "done"
     printf '%s\n' "${summaries[@]}"
     # The bare line of the plain run once more: whoever reads only the end reads this.

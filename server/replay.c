@@ -149,11 +149,14 @@ static gradweir_status take_factor(const struct replay *replay, struct record_su
         return take_ratios(replay, summed);
     if (summed->ratios_count > 0)
         return fail(GRADWEIR_ERR_CORRUPT, "trust ratios, but the optimizer is not LAMB");
-    summed->norm = sums_norm(replay->sums);
-    const float factor = (float)arithmetic_clip_factor(summed->norm, replay->clip_average);
+    const double norm = sums_norm(replay->sums);
+    const float factor = (float)arithmetic_clip_factor(norm, replay->clip_average);
     if (element_bits(factor) != summed->factor)
         TRY(differs(replay, summed->version, "the average's clip factor", (double)factor));
-    summed->factor = element_bits(factor);
+    if (replay->without) { /* else the record stays what the next one's chain hash is of */
+        summed->norm = norm;
+        summed->factor = element_bits(factor);
+    }
     return GRADWEIR_OK;
 }
 
