@@ -36,9 +36,10 @@ static gradweir_status run(const struct train_settings *settings, struct rollout
                            struct update *update, struct learner *learner,
                            struct reward_normaliser *normaliser)
 {
+    const double cpu_s = pace_cpu_seconds();
     rollout_collect(rollout, update->network, update->parameters,
                     settings->reward_norm ? normaliser : NULL);
-    pace_sleep(settings->pace_ms);
+    pace_sleep_after(settings->pace_ms, settings->slowness, cpu_s);
     gradweir_status status = reward_share(settings, learner, normaliser);
     if (status == GRADWEIR_OK)
         status = update_run(update, rollout, learner);

@@ -100,6 +100,7 @@ void train_settings_init(struct train_settings *settings)
         .identity = "worker",
         .seed = 1,
         .workers = 1,
+        .slowness = 1,
         .shards = 1,
         .stride = 1,
         .queue = 16,

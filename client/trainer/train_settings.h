@@ -49,6 +49,7 @@ struct train_settings {
     /* How a run starts its workers; nobody else gives these. */
     uint64_t worker;  /* the number of this one, from 1; 0: this process is the run */
     uint64_t channel; /* descriptor of the socket to the run */
+    double slowness;  /* 1, or of the slow worker: how many times as long its work takes */
 
     double until; /* mean of the last 100 returns that counts as solved */
     uint64_t max_steps;

@@ -44,7 +44,7 @@ int train_worker(const struct train_settings *given)
     const uint64_t index = settings.worker - 1;
     snprintf(identity, sizeof(identity), "%s-%llu", settings.identity, (unsigned long long)index);
     if (settings.slow_worker.given && settings.slow_worker.worker == index)
-        settings.pace_ms = (uint64_t)((double)settings.pace_ms * settings.slow_worker.value);
+        settings.slowness = settings.slow_worker.value;
     train_network(&settings, &network);
     float *first = calloc(network.n_parameters, sizeof(float));
     if (first == NULL)

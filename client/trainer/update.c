@@ -257,8 +257,9 @@ static gradweir_status run_epoch(struct update *u, const struct rollout *rollout
             status = learner->pull(learner, u->parameters);
         if (status != GRADWEIR_OK)
             return status;
+        const double cpu_s = pace_cpu_seconds();
         compute_gradient(u, rollout, u->order + start, n);
-        pace_sleep(u->settings->pace_ms);
+        pace_sleep_after(u->settings->pace_ms, u->settings->slowness, cpu_s);
         u->kl += u->result.approx_kl / (double)batches;
         status = hand_over(u, learner, n);
         if (status != GRADWEIR_OK)

@@ -75,7 +75,7 @@ def train(options, seed, mode, slow):
             "steps": told["learn_steps"], "seconds": told["learn_s"], "rate": told["learn_steps"] / told["learn_s"],
             "busy": told["cpu_s"] / told["wall_s"] / os.cpu_count(), "load_before": load,
             "slow_share": shares[-1]["admitted"] / max(admitted, 1),
-            "slow_steps_share": shares[-1]["env_steps"] / max(told["env_steps"], 1),
+            "slower": sum(s["env_steps"] for s in shares[:-1]) / (len(shares) - 1) / max(shares[-1]["env_steps"], 1),
             "admitted": admitted, "refused": told["refused"], "staleness_mean": told["staleness_mean"],
             "staleness_max": told["staleness_max"], "version": told["version"]}
 
@@ -99,6 +99,7 @@ def sum_up(rows):
     summary = {"ratio_to_ideal": spread([row["ratio"] for row in rows]),
                "sync_ratio_to_ideal": spread([row["sync_ratio"] for row in rows]),
                "slow_share_of_admitted": spread([row["straggler"]["slow_share"] for row in rows]),
+               "measured_slowness": spread([row["straggler"]["slower"] for row in rows]),
                "busy_max": max(row[name]["busy"] for row in rows for name in ("equal", "straggler", "sync", "sync_slow"))}
     for name in ("equal", "straggler"):
         summary[f"{name}_solved"] = f"{len(steps(name))}/{len(rows)}"
@@ -185,6 +186,7 @@ def main():
     print("(* not solved) of ideal =", span(summary["ratio_to_ideal"], "{:.3f}"), f"goal {GOAL};",
           "sync:", span(summary["sync_ratio_to_ideal"], "{:.3f}"))
     print("slow worker's share of admitted gradients:", span(summary["slow_share_of_admitted"], "{:.1%}"))
+    print("the slow worker's steps: one to", span(summary["measured_slowness"], "{:.1f}"), "of an equal one (whole rollouts)")
     for name in ("equal", "straggler"):
         print(f"{name}: solved {summary[name + '_solved']}, steps", span(summary[name + "_steps_to_solve"], "{:.0f}"))
     print(f"machine busy at most {summary['busy_max']:.0%} (limit {BUSY_MAX:.0%})")
