@@ -24,7 +24,8 @@ enum {
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
     REPLIES_AHEAD = 4,                  /* bodies of one pull that may be on their way */
-    TILE_ELEMENTS = 131072,             /* one STEP action, unless set: well under 2 ms */
+    TILE_ELEMENTS =
+        65536, /* one STEP action, unless set: its copy stays in the cache (bench_redo) */
     PULSE_NS = 200000000
 };
 
