@@ -83,8 +83,14 @@ gradweir_status client_keys(struct gradweir_client *client, struct control_optio
     char owner[IDENTITY_MAX];
     snprintf(owner, sizeof owner, "%.*s", (int)strcspn(client->identity, "/"), client->identity);
     TRY(keys_read(client->options.keys, owner, keys));
-    if (client->identity[0] == 0)
-        strcpy(client->identity, keys_name(*keys));
+    if (!owner[0]) {
+        char behind[IDENTITY_MAX];
+        strcpy(behind, client->identity);
+        if (strlen(keys_name(*keys)) + strlen(behind) >= sizeof client->identity)
+            return fail(GRADWEIR_ERR_INVALID, "options.identity: %s%s is too long",
+                        keys_name(*keys), behind);
+        sprintf(client->identity, "%s%s", keys_name(*keys), behind);
+    }
     return keys_connect(*keys, control);
 }
 

@@ -69,7 +69,8 @@ void client_verdict(struct gradweir_client *client, const struct session_action 
                                          .sequence = from->name.sequence,
                                          .index = from->index,
                                          .staleness = from->staleness,
-                                         .weight = from->weight};
+                                         .weight = from->weight,
+                                         .durable = from->durable};
     if (from->verdict == VERDICT_NOT_FINITE)
         name_tensor(client, from->detail, &result->receipt);
 }

@@ -135,14 +135,18 @@ uint32_t tool_timeout_ms(const struct tool_arguments *arguments)
 gradweir_client *tool_connect(const struct tool_arguments *arguments, const char *identity)
 {
     const struct settings *settings = arguments->settings;
+    const char *given = settings_text(settings, "identity");
     gradweir_options options;
     gradweir_client *client;
+    char beside[1200]; /* a worker's key, but not in the place of that worker */
     gradweir_options_default(&options);
     options.address = settings_text(settings, "servers");
     options.keys = settings_text(settings, "keys");
-    options.identity = settings_text(settings, "identity");
-    if (options.identity[0] == 0 && options.keys[0] == 0)
-        options.identity = identity;
+    options.identity = given[0] ? given : identity;
+    if (options.keys[0] && !strchr(given, '/')) {
+        snprintf(beside, sizeof beside, "%s/tool%s%s", given, identity[0] ? "-" : "", identity);
+        options.identity = beside;
+    }
     options.role = GRADWEIR_READER;
     options.insecure = settings_bool(settings, "insecure");
     options.connect_timeout_ms = tool_timeout_ms(arguments);

@@ -201,11 +201,19 @@ class AtStart(WithKeys):
 
     def test_the_tool_is_let_in_by_its_key(self):
         server = self.server()
-        self.train(server.address, "worker-0").close()
-        good = run("gradweirctl", "status", "--servers", server.address, "--keys", self.keys, "--identity", "worker-1")
-        self.assertEqual(good.returncode, 0, good.stderr)
-        self.assertIn("worker-0", good.stdout)
-        bad = run("gradweirctl", "status", "--servers", server.address)
+        worker = self.train(server.address, "worker-0")
+        mine = os.path.join(self.folder, "mine")
+        os.mkdir(mine)
+        for name in ("worker-0.secret", "server.public"):
+            shutil.copy(os.path.join(self.keys, name), mine)
+        for command in ("status", "doctor"):
+            for who in (["--keys", self.keys, "--identity", "worker-0"], ["--keys", mine]):
+                good = run("gradweirctl", command, "--servers", server.address, *who)
+                self.assertEqual(good.returncode, 0, good.stdout + good.stderr)
+                self.assertEqual(VERDICTS[worker.push().verdict], "ADMITTED", "it does not take the worker's place")
+        self.assertIn('"worker-0/tool-doctor"', worker.status())
+        worker.close()
+        bad = run("gradweirctl", "status", "--servers", server.address, "--timeout", "1s")
         self.assertEqual(bad.returncode, 1, bad.stdout)
         self.assertIn("we have no keys", bad.stderr)
 

@@ -97,7 +97,8 @@ typedef struct gradweir_options {
     const char *keys;       /* folder or file with IDENTITY's secret key and the server's public one
                                (gradweir-server keygen); "": none. Without identity: the only secret
                                that is there, and its name. Identity NAME/anything goes by the key of
-                               NAME: several processes of one owner, who do not fence each other */
+                               NAME: several processes of one owner, who do not fence each other;
+                               /anything: of the only secret's */
 } gradweir_options;
 
 /* How the optimizer treats the tensors of a group; negative numbers mean: as the servers' settings.
@@ -131,6 +132,7 @@ typedef struct gradweir_receipt {
     float weight;           /* samples^alpha x decay x clip, before the average divides */
     uint64_t element;       /* NOT_FINITE: first such element of the model */
     char tensor[64];        /* NOT_FINITE: the tensor's name, "" when merely too large; else "" */
+    uint64_t durable; /* push: newest index of the log that a whole checkpoint covers; 0: none */
 } gradweir_receipt;
 
 /* A number for the operator's page: a return, a KL divergence, a loss. */
