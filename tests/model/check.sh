@@ -72,9 +72,6 @@ search() {
         result="did not run"
     elif grep -qE 'Interrupted|Search not completed|depth too small|out of memory' "$folder/output"; then
         result=incomplete
-    elif [[ $flags != *MUTANT* && $options != *BITSTATE* ]] && grep -A99 '^unreached' "$folder/output" |
-        grep ', state ' | grep -qv -e '-end-'; then
-        result="holds, but not all of it is reached" # what no run comes to is not checked
     else
         result=holds
     fi
