@@ -15,6 +15,7 @@ COMMON = ["--shards", "2", "--optimizer", "sgd", "--learning-rate", "0.001", "--
 
 class Job(unittest.TestCase):
     """A coordinator and two shards as processes of their own, and workers as threads."""
+    common = COMMON
 
     def setUp(self):
         def stop(*_):
@@ -22,7 +23,7 @@ class Job(unittest.TestCase):
         signal.signal(signal.SIGALRM, stop)
         signal.alarm(100)
         self.addCleanup(signal.alarm, 0)
-        self.server = self.enterContext(Server(*COMMON, "--shards_elsewhere", "on"))
+        self.server = self.enterContext(Server(*self.common, "--shards_elsewhere", "on"))
         self.address = self.server.address
         self.shards = [self.shard(i) for i in range(2)]
         self.stop = False
@@ -30,7 +31,7 @@ class Job(unittest.TestCase):
         self.failures = []
 
     def shard(self, index):
-        process = subprocess.Popen([os.path.join(BUILD, "gradweir-server"), *COMMON, "--shard", str(index), "--coordinator",
+        process = subprocess.Popen([os.path.join(BUILD, "gradweir-server"), *self.common, "--shard", str(index), "--coordinator",
                                     self.address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
@@ -40,7 +41,7 @@ class Job(unittest.TestCase):
     def restart(self):
         self.server.process.kill()
         self.server.process.wait()
-        self.server = self.enterContext(Server(*COMMON, "--shards_elsewhere", "on", listen=self.address))
+        self.server = self.enterContext(Server(*self.common, "--shards_elsewhere", "on", listen=self.address))
         self.assertEqual(self.server.address, self.address)
 
     def worker(self, name, **options):
@@ -87,7 +88,7 @@ class Restart(Job):
             self.server.process.wait()
             counts = {n: len(r) for n, r in self.receipts.items()}
             begin = time.monotonic()
-            self.server = self.enterContext(Server(*COMMON, "--shards_elsewhere", "on", listen=self.address))
+            self.server = self.enterContext(Server(*self.common, "--shards_elsewhere", "on", listen=self.address))
             self.wait_until(lambda: all(len(r) > counts[n] + 4 for n, r in self.receipts.items()), 20,
                             f"no worker went on after kill {kill}")
             pauses.append(time.monotonic() - begin)
@@ -120,6 +121,17 @@ class Restart(Job):
                 self.assertEqual(count, mine + (offered if verdict == "ADMITTED" else 0), (known["identity"], verdict))
             indices += [i for _, v, i in heard if v == "ADMITTED"]
         self.assertEqual(len(indices), len(set(indices)), "two gradients under one record")
+
+
+class RestartClipped(Restart):
+    """Every step has a round: a new epoch asks for the sums again."""
+    common = [*COMMON, "--clip-average", "0.01"]
+    kills = 3
+
+
+class RestartLamb(Restart):
+    common = [*COMMON, "--optimizer", "lamb", "--weight-decay", "0.01"]
+    kills = 3
 
 
 class Refusals(Job):
@@ -156,7 +168,7 @@ class Refusals(Job):
         worker.push()
         self.server.process.kill()
         self.server.process.wait()
-        with Server(*COMMON, "--queue", "7", "--shards_elsewhere", "on", listen=self.address) as other:
+        with Server(*self.common, "--queue", "7", "--shards_elsewhere", "on", listen=self.address) as other:
             self.assertNotEqual(other.process.wait(20), 0)
             self.assertIn("queue", other.lines())
         self.restart()
