@@ -136,6 +136,18 @@ Test(replay, without_a_worker_it_is_the_run_in_which_its_gradients_did_not_count
     recorded_run_end(&other);
 }
 
+Test(replay, without_a_worker_its_bodies_are_not_even_read)
+{
+    struct replay_result result;
+    const struct model_range range = model_shard(run.model, RUN_MEMBERS, 0);
+    const struct replay_options options = {
+        .folder = run.folder, .shards = 2, .until = UINT64_MAX, .without = "b"};
+    /* The file's head, the first parameters, then b's first gradient. */
+    flip("shard-0.bodies", 40 + (24 + range.elements * sizeof(float)) + 24 + 100);
+    cr_assert_eq(replay(2, NULL, UINT64_MAX, &result), GRADWEIR_ERR_CORRUPT);
+    cr_assert_eq(replay_run(&options, &result), GRADWEIR_OK, "%s", fail_reason());
+}
+
 Test(replay, without_a_worker_that_was_not_there_names_those_that_were)
 {
     struct replay_result result;
@@ -269,6 +281,11 @@ Test(replay, records_that_are_written_again_take_the_place_of_the_first)
     for (uint64_t i = 1; i <= run.ledger.index; i++)
         cr_assert_eq(recording_next(reader, &records[i % 4]), GRADWEIR_OK);
     recording_reader_free(reader);
+    cr_assert_eq(recording_open_log(run.folder, UINT64_MAX, RECORDING_GO_ON, &log), GRADWEIR_OK);
+    recording_record(log, &records[(run.ledger.index - 2) % 4]);
+    recording_close(log);
+    cr_assert_eq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
+    cr_assert_eq(result.records, run.ledger.index - 2, "what stood behind it is gone");
     cr_assert_eq(recording_open_log(run.folder, UINT64_MAX, RECORDING_GO_ON, &log), GRADWEIR_OK);
     struct record other = {.kind = RECORD_TUNE, .tune = {"learning_rate", "0.5"}};
     other.index = run.ledger.index - 2;
