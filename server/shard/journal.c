@@ -30,6 +30,17 @@ static char *journal_at(struct shard *shard, uint64_t used)
     return (char *)at_offset(shard, shard->at.journal) + used;
 }
 
+/* Control memory, but for what is fixed once the arena is laid out and what has rules of its own
+ * (head, options, offsets, the journal itself, the word of tiles): undoing must not move the ground
+ * it stands on. */
+static bool may_be_kept(const struct shard *shard, const struct tail *tail)
+{
+    const uint64_t end = tail->offset + tail->length;
+    return tail->length <= shard->at.journal && tail->offset >= offsetof(struct shard, ledger) &&
+           tail->offset <= shard->at.journal && end <= shard->at.journal &&
+           (end <= offsetof(struct shard, at) || tail->offset >= offsetof(struct shard, slots));
+}
+
 void journal_keep(struct shard *shard, const void *memory, uint64_t bytes)
 {
     if (!shard->options.warm)
@@ -37,7 +48,7 @@ void journal_keep(struct shard *shard, const void *memory, uint64_t bytes)
     const struct tail tail = {.offset = (uint64_t)((const char *)memory - (const char *)shard),
                               .length = bytes};
     const uint64_t used = shard->journal.used, end = used + padded(bytes) + sizeof tail;
-    ASSERT(tail.offset + bytes <= shard->at.journal && end <= shard->journal.bytes);
+    ASSERT(may_be_kept(shard, &tail) && end <= shard->journal.bytes);
     memcpy(journal_at(shard, used), memory, bytes);
     memcpy(journal_at(shard, end - sizeof tail), &tail, sizeof tail);
     in_order();
@@ -65,8 +76,7 @@ bool journal_sound(struct shard *shard)
             return false;
         memcpy(&tail, journal_at(shard, used - sizeof tail), sizeof tail);
         used -= sizeof tail;
-        if (tail.length > used || padded(tail.length) > used || tail.offset > shard->at.journal ||
-            tail.length > shard->at.journal - tail.offset)
+        if (tail.length > used || padded(tail.length) > used || !may_be_kept(shard, &tail))
             return false;
         used -= padded(tail.length);
     }

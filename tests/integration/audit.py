@@ -57,7 +57,7 @@ def read_log(path):
     at = 8
     while at + 8 <= len(data):
         length, _checksum = struct.unpack_from("<II", data, at)
-        if at + 8 + length > len(data):
+        if length == 0 or at + 8 + length > len(data):  # the mark at the end, or a killed process' last entry
             break
         record, end = unpack(data, at + 8)
         if end != at + 8 + length:
