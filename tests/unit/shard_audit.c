@@ -76,6 +76,7 @@ void shard_audit_end(struct shard *shard)
     struct audited *one = find(shard);
     if (!one)
         return;
+    shard->audit = NULL;
     free(one->before);
     free(one->after);
     *one = (struct audited){.shard = NULL};
