@@ -24,6 +24,11 @@ gradweir_status recording_scan_record(const uint8_t *bytes, size_t count, size_t
         *end = end_of(head[1]);
         return GRADWEIR_ERR_AGAIN;
     }
+    if (head[0] > RECORD_BYTES_MAX)
+        return fail(
+            GRADWEIR_ERR_CORRUPT,
+            "log.records: the record at byte %zu says it has %u bytes, at most %d are allowed", at,
+            head[0], RECORD_BYTES_MAX);
     if (head[0] > rest - sizeof head)
         return GRADWEIR_ERR_AGAIN;
     if (checksum_crc32c(0, bytes + at + sizeof head, head[0]) != head[1])

@@ -121,7 +121,7 @@ class Damaged(Recorded):
             shutil.rmtree(folder)
 
     def test_a_flipped_bit_is_named_and_ends_with_1(self):
-        for name, words in (("log.records", "wrong checksum"), ("shard-0.bodies", "wrong checksum"),
+        for name, words in (("log.records", "the record at byte"), ("shard-0.bodies", "wrong checksum"),
                             ("layout.model", "layout.model")):
             folder = self.copy()
             self.flip(os.path.join(folder, name), 0.4)

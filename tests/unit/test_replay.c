@@ -188,6 +188,15 @@ Test(replay, a_flipped_bit_is_found_wherever_it_lies)
                       "%s at %llu", names[i], (unsigned long long)at);
             flip(names[i], at);
         }
+    /* Lengths too: what seems longer than the file must not pass for its end. Behind the last
+     * record is the mark. */
+    const uint64_t end = size_of("log.records") - 8;
+    for (uint64_t at = 8; at < end - 300; at += 13) {
+        flip("log.records", at);
+        cr_assert_neq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_OK, "log.records at %llu",
+                      (unsigned long long)at);
+        flip("log.records", at);
+    }
     cr_assert_eq(replay(2, NULL, UINT64_MAX, &result), GRADWEIR_OK);
 }
 
