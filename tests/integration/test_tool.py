@@ -46,7 +46,7 @@ class Running(unittest.TestCase):
         worker.pull_until(1)
         told = self.ask("status").stdout
         for part in (f"{self.server.address}: version 1 (1 whole on all shards), it runs", "NOT_FINITE 1", "worker-0",
-                     "shard 0", "shard 1", "window 1 of 2", "waits: step 2 waits for 1 more of 1 gradients"):
+                     "shard 0", "shard 1", "window 1 of 2", "step 2 waits for 1 more of 1 gradients"):
             self.assertIn(part, told)
 
     def test_top_prints_the_lines_that_were_asked_for(self):
