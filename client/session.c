@@ -161,7 +161,7 @@ static void offered(struct session *session, const struct session_event *event)
 
 static void message_came(struct session *session, const struct message *message)
 {
-    if (message->epoch < session->epoch) {
+    if (message->epoch < session->epoch && !session->plant.old_epoch) {
         session->strange++;
         session->older = message->epoch;
         return;
@@ -248,9 +248,11 @@ int64_t session_next(const struct session *session)
 
 bool session_plant(struct session *session, const char *name)
 {
-    if (strcmp(name, "other-bytes-on-retry") != 0)
-        return false;
-    return session->plant.other_bytes = true;
+    const bool bytes = strcmp(name, "other-bytes-on-retry") == 0;
+    const bool epoch = strcmp(name, "joined-by-zombie") == 0;
+    session->plant.other_bytes |= bytes;
+    session->plant.old_epoch |= epoch;
+    return bytes || epoch;
 }
 
 void session_waiting(const struct session *session, char *text, size_t size)

@@ -168,7 +168,7 @@ struct session {
     int64_t now_ns;
     uint64_t strange; /* heads and messages that fit nothing */
     struct {
-        bool other_bytes;
+        bool other_bytes, old_epoch;
     } plant;
     struct session_actions *out; /* only while session_step runs */
 };

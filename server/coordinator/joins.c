@@ -255,7 +255,7 @@ void joins_tell(struct order *order)
     for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
         struct order_worker *worker = &order->workers[i];
         if (order->ledger.workers[i].state != WORKER_LIVE || worker->peer == 0 || worker->told ||
-            worker->join_at > order_watermark(order))
+            (worker->join_at > order_watermark(order) && !order->plants.joined_early))
             continue;
         worker->told = true;
         tell(order, i);

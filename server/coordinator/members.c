@@ -89,8 +89,8 @@ void members_catch_up_all(struct order *order)
 static const char *misfit(const struct order *order, const struct order_member *member,
                           const struct message_enlist *enlist)
 {
-    if (enlist->cold)
-        return NULL;
+    if (enlist->cold || (enlist->index == 0 && member->logged == 0))
+        return NULL; /* without a log it promises when it hears MEMBER */
     if (enlist->epoch < order->ledger.epoch)
         return "its memory is of an older time: it has not promised what this shard promised";
     if (enlist->index > order->ledger.index || enlist->index < member->logged ||

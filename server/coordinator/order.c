@@ -294,9 +294,11 @@ bool order_plant(struct order *order, const char *name)
                   {"flush-off", &order->plants.flush_off},
                   {"lease-off", &order->plants.lease_off},
                   {"retire-early", &order->plants.retire_early},
-                  {"one-seal", &order->plants.one_seal},
+                  {"one-seal-enough", &order->plants.one_seal},
                   {"shortest-log", &order->plants.shortest_log},
-                  {"owed-lost", &order->plants.owed_lost},
+                  {"owed-not-resent", &order->plants.owed_lost},
+                  {"joined-early", &order->plants.joined_early},
+                  {"generations-anew", &order->plants.generations_anew},
                   {"weight-twice", &order->plants.weight_twice}};
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++)
         if (strcmp(plants[i].name, name) == 0)

@@ -86,6 +86,8 @@ static uint32_t grant(struct order *order, uint32_t worker)
     memset(slot, 0, sizeof *slot);
     slot->state = SLOT_PLACED;
     slot->generation = (uint64_t)order->ledger.epoch << 40 | ++order->generations;
+    if (order->plants.generations_anew) /* every coordinator counts from 1 */
+        slot->generation = order->generations;
     if (order->plants.generation_reuse && last != 0)
         slot->generation = last;
     slot->name = (struct name){.worker = worker,

@@ -40,6 +40,10 @@ static void say_logged(struct shard *shard)
 
 static void record_came(struct shard *shard, const struct record *record)
 {
+    if (record->index <= shard->ledger.index) { /* said twice: so is the answer */
+        say_logged(shard);
+        return;
+    }
     struct ledger_range ranges[LEDGER_CHANGES_MAX];
     const uint32_t ranges_count = ledger_changes(&shard->ledger, record, ranges);
     for (uint32_t i = 0; i < ranges_count; i++)
@@ -277,6 +281,11 @@ bool shard_plant(struct shard *shard, const char *name)
                   {"torn-step", &shard->plant.torn_step},
                   {"order-swapped", &shard->plant.order_swapped},
                   {"redo-off", &shard->plant.redo_off},
+                  {"undo-off", &shard->plant.undo_off},
+                  {"stale-close", &shard->plant.stale_close},
+                  {"quiet-off", &shard->plant.quiet_off},
+                  {"promise-forgotten", &shard->plant.promise_forgotten},
+                  {"generation-ignored", &shard->plant.generation_ignored},
                   {"moments-twice", &shard->plant.moments_twice}};
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++)
         if (strcmp(plants[i].name, name) == 0)

@@ -37,7 +37,8 @@ bool epoch_follows(struct shard *shard, const struct message *message)
     if (message->kind == MESSAGE_MEMBER && message->epoch > shard->promise.epoch &&
         shard->ledger.index == 0)
         change_promise(shard, message->epoch, message->member.instance);
-    if (message->epoch == shard->promise.epoch || shard->plant.stale_record)
+    if (message->epoch == shard->promise.epoch || shard->plant.no_fence ||
+        (shard->plant.stale_record && message->kind == MESSAGE_RECORD))
         return true;
     shard->figures.messages_dropped++;
     return false;

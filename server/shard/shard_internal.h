@@ -160,7 +160,8 @@ struct shard {
     struct shard_figures figures;
     struct {
         bool stale_record, no_fence, pin_ignored, checksum_ignored, whole_early, torn_step,
-            moments_twice, order_swapped, redo_off;
+            moments_twice, order_swapped, redo_off, undo_off, stale_close, quiet_off,
+            promise_forgotten, generation_ignored;
     } plant;
     struct shard_actions *out;          /* only while shard_step runs */
     void (*audit)(struct shard *shard); /* tests: looks at the journal before each commit */

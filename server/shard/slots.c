@@ -112,7 +112,7 @@ static bool belongs(struct shard *shard, const struct head_chunk *head,
         shard->ledger.workers[session->worker].role == ROLE_READER)
         return false;
     struct slot *slot = &shard->slots[head->slot];
-    if (head->generation <= slot->freed || slot->closing)
+    if ((head->generation <= slot->freed && !shard->plant.generation_ignored) || slot->closing)
         return false;
     if (slot->generation == 0)
         return true;
@@ -236,7 +236,7 @@ static void free_slot(struct shard *shard, uint32_t index)
 
 static bool unquiet(const struct shard *shard, const struct slot *slot)
 {
-    return slot->unquiet && shard->now_ns < shard->quiet_until_ns;
+    return slot->unquiet && shard->now_ns < shard->quiet_until_ns && !shard->plant.quiet_off;
 }
 
 void slots_free_due(struct shard *shard)
@@ -283,7 +283,7 @@ void slots_promised(struct shard *shard)
 {
     for (uint32_t i = 0; i < shard->options.member.slots; i++) {
         struct slot *slot = &shard->slots[i];
-        if (!slot->closing || slot->close_after <= shard->ledger.index)
+        if (!slot->closing || slot->close_after <= shard->ledger.index || shard->plant.stale_close)
             continue;
         KEEP(shard, *slot);
         slot->closing = false;

@@ -251,11 +251,14 @@ gradweir_status shard_resume(void *arena, uint64_t bytes, const struct law_setti
         return corrupt("journal");
     TRY(count_kill(shard));
     const bool half_event = shard->journal.used > 0;
-    journal_undo(shard);
+    if (!shard->plant.undo_off)
+        journal_undo(shard);
     TRY(check_state(shard));
     const bool half_tile = tile_busy(shard);
     tile_undo(shard);
     shard_forget(shard);
+    if (shard->plant.promise_forgotten)
+        shard->promise.epoch = shard->ledger.epoch;
     shard->options.pull_patience_ns = options->pull_patience_ns;
     shard->revived = true;
     snprintf(text, size, "log index %llu, version %llu; %s, %s",

@@ -113,8 +113,10 @@ struct sim_job {
 struct sim_peer {
     uint32_t actor, process;
     uint32_t coordinator, coordinator_process;
-    int64_t cut_ns; /* later messages are lost */
+    int64_t clock_ns[2]; /* to, from the coordinator: messages stay in order */
+    int64_t cut_ns;      /* later messages are lost */
     bool lost;
+    enum { LATE_UNDECIDED, LATE_HEARD, LATE_DROPPED } late; /* see comes_late */
 };
 
 struct sim_message {
@@ -129,8 +131,7 @@ struct sim_actor {
     int64_t tick_ns;       /* of the tick that is scheduled */
     int64_t skew_ns;       /* its clock is ahead of the simulator's by so much */
     uint32_t peer;         /* its control connection; 0: none */
-    int64_t clock_ns[2];   /* of its control link: to, from the coordinator */
-    int64_t blocked_ns[2]; /* the same: nothing gets through before */
+    int64_t blocked_ns[2]; /* to, from the coordinator: nothing gets through before */
     double slowness;       /* factor on its bodies and jobs */
 };
 
@@ -158,7 +159,9 @@ struct sim_shard {
     uint64_t seen_version;
     bool seen_any;
     struct check_place places[SLOTS_MAX];
-    enum { DOOM_NONE, DOOM_STEP, DOOM_TILE } doom; /* dies in its next step, or in a tile */
+    enum { DOOM_NONE, DOOM_STEP, DOOM_TILE, DOOM_EVENT } doom; /* where it dies */
+    bool begun; /* it died in the middle of logging this */
+    struct record begun_record;
     uint64_t torn_at;  /* applied record at which it died in a tile; not twice at one */
     int64_t killed_ns; /* bodies of then may still land for a moment */
 };
@@ -235,6 +238,7 @@ struct reference {
     X(lost_messages, "control messages lost with their connection")                                \
     X(duplicates, "control messages that arrive twice")                                            \
     X(overtakes, "control messages that overtake others")                                          \
+    X(late_orders, "messages of a coordinator heard after its connection was given up")            \
     X(repeats, "old messages of a worker said again over another connection")                      \
     X(delays, "messages and bodies that take 5 to 40 times as long")                               \
     X(partitions_in, "partitions: nothing reaches the coordinator from one")                       \
@@ -257,6 +261,7 @@ struct reference {
     X(slow_shards, "shards that become slow")                                                      \
     X(shard_deaths, "shard processes killed")                                                      \
     X(shard_returns, "shard processes that went on in the same memory")                            \
+    X(half_events, "events half done when their process died")                                     \
     X(torn_tiles, "tiles of a step half done when their process died")                             \
     X(ghost_bodies, "bodies that landed after their process had died")                             \
     X(coordinator_deaths, "coordinators killed")                                                   \
@@ -270,7 +275,7 @@ struct reference {
     X(odd_bases, "gradients of a version long past or not yet made")                               \
     X(tunes, "settings changed")                                                                   \
     X(tiny_queues, "jobs with a queue of 1 to 3")                                                  \
-    X(tiny_rings, "jobs with a ring of 16 records")                                                \
+    X(tiny_rings, "jobs with a ring of 32 records")                                                \
     X(summed_steps, "steps that wait for sums over all shards")
 
 struct sim_counts {

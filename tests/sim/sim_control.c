@@ -78,7 +78,7 @@ bool control_up(struct sim *sim, uint32_t actor)
                           .coordinator_process = sim->actors[coordinator].process,
                           .cut_ns = INT64_MAX};
     who->peer = sim->peers_n;
-    who->clock_ns[0] = who->clock_ns[1] = sim->now_ns;
+
     return true;
 }
 
@@ -141,8 +141,9 @@ static bool troubled(struct sim *sim, double p)
     return sim->hostile && chance(&sim->network, p * sim->settings.trouble);
 }
 
-static int64_t arrival(struct sim *sim, struct sim_actor *who, enum way way, bool in_place)
+static int64_t arrival(struct sim *sim, struct sim_peer *peer, enum way way, bool in_place)
 {
+    const struct sim_actor *who = &sim->actors[peer->actor];
     int64_t at = sim->now_ns + event_delay(sim, 1);
     if (at <= who->blocked_ns[way])
         at = who->blocked_ns[way] + event_delay(sim, 1);
@@ -150,25 +151,26 @@ static int64_t arrival(struct sim *sim, struct sim_actor *who, enum way way, boo
         sim->counts.overtakes++;
         return at + event_delay(sim, 8);
     }
-    if (at <= who->clock_ns[way])
-        at = who->clock_ns[way] + 1;
-    return who->clock_ns[way] = at;
+    if (at <= peer->clock_ns[way])
+        at = peer->clock_ns[way] + 1;
+    return peer->clock_ns[way] = at;
 }
 
-static void send(struct sim *sim, uint32_t actor, enum way way, const struct message *message)
+static void send(struct sim *sim, uint32_t number, enum way way, const struct message *message)
 {
-    struct sim_actor *who = &sim->actors[actor];
-    const struct sim_peer *peer = &sim->peers[who->peer];
+    struct sim_peer *peer = &sim->peers[number];
+    const uint32_t actor = peer->actor;
+    const struct sim_actor *who = &sim->actors[actor];
     const uint32_t coordinator = peer->coordinator;
     const uint32_t to = way == TO_COORDINATOR ? coordinator : actor;
     story_sent(sim, way == TO_COORDINATOR ? actor : coordinator, to, message);
     const bool in_place = keeps_its_place(message);
-    struct sim_event event = {.at_ns = arrival(sim, who, way, in_place),
+    struct sim_event event = {.at_ns = arrival(sim, peer, way, in_place),
                               .kind = SIM_CONTROL,
                               .actor = to,
                               .process =
                                   way == TO_COORDINATOR ? peer->coordinator_process : who->process,
-                              .from = who->peer,
+                              .from = number,
                               .what = control_copy(sim, message)};
     event_add(sim, event);
     if (in_place || !troubled(sim, 0.03))
@@ -182,7 +184,22 @@ static void send(struct sim *sim, uint32_t actor, enum way way, const struct mes
 void control_to_coordinator(struct sim *sim, uint32_t actor, const struct message *message)
 {
     if (sim->actors[actor].peer != 0)
-        send(sim, actor, TO_COORDINATOR, message);
+        send(sim, sim->actors[actor].peer, TO_COORDINATOR, message);
+}
+
+/* Whoever receives may read what came over a connection after it has given it up, and after it has
+ * found another coordinator. Then only numbers tell who reigns. */
+static bool comes_late(struct sim *sim, uint32_t number)
+{
+    struct sim_peer *peer = &sim->peers[number];
+    const struct sim_actor *who = &sim->actors[peer->actor];
+    const bool other = who->peer == 0 || sim->peers[who->peer].coordinator != peer->coordinator;
+    if (peer->late == LATE_UNDECIDED)
+        peer->late = troubled(sim, 0.7) ? LATE_HEARD : LATE_DROPPED;
+    if (!who->alive || who->process != peer->process || !other || chance(&sim->network, 0.05))
+        peer->late = LATE_DROPPED; /* and so is all that comes behind it */
+    sim->counts.late_orders += peer->late == LATE_HEARD;
+    return peer->late == LATE_HEARD;
 }
 
 void control_to_peer(struct sim *sim, uint32_t number, const struct message *message)
@@ -193,10 +210,10 @@ void control_to_peer(struct sim *sim, uint32_t number, const struct message *mes
         sim_fail(sim, "a coordinator sends %s to peer %u, which never was",
                  message_name(message->kind), number);
     const uint32_t actor = sim->peers[number].actor;
-    if (sim->actors[actor].peer != number)
+    if (sim->actors[actor].peer != number && !comes_late(sim, number))
         sim->counts.lost_messages++; /* broken, and not known yet */
     else
-        send(sim, actor, FROM_COORDINATOR, message);
+        send(sim, number, FROM_COORDINATOR, message);
 }
 
 static void to_coordinator(struct sim *sim, const struct sim_event *event)
@@ -220,7 +237,7 @@ void control_arrives(struct sim *sim, const struct sim_event *event)
     const struct message *message = &sim->messages[event->what].message;
     if (actor_role(event->actor) == COORDINATOR) {
         to_coordinator(sim, event);
-    } else if (sim->actors[event->actor].peer != event->from) {
+    } else if (sim->actors[event->actor].peer != event->from && !comes_late(sim, event->from)) {
         sim->counts.lost_messages++;
     } else {
         story_heard(sim, event->actor, sim->peers[event->from].coordinator, message);

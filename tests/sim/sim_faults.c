@@ -150,6 +150,10 @@ void faults_next(struct sim *sim)
 /* From here on nothing new goes wrong, and what still does ends. */
 void faults_end(struct sim *sim)
 {
+    for (uint32_t i = 0; i < SIM_COORDINATORS; i++)
+        sim->coordinators[i].doomed = false;
+    for (uint32_t i = 0; i < SIM_SHARDS; i++)
+        sim->shards[i].doom = DOOM_NONE;
     for (uint32_t i = 0; i < SIM_ACTORS; i++) {
         struct sim_actor *actor = &sim->actors[i];
         actor->slowness = 1;

@@ -41,8 +41,9 @@ static void kill_shard(struct sim *sim, uint32_t shard)
     if (!sim->actors[actor_shard(shard)].alive)
         return;
     sim->counts.shard_deaths++;
-    static const char *const words[] = {"at once", "in its next step", "in the middle of a tile"};
-    sim->shards[shard].doom = (unsigned)random_below(&sim->faults, 3);
+    static const char *const words[] = {"at once", "in its next step", "in the middle of a tile",
+                                        "in the middle of an event"};
+    sim->shards[shard].doom = (unsigned)random_below(&sim->faults, 4);
     sim_tell(sim, "FAULT: shard %u dies %s", shard, words[sim->shards[shard].doom]);
     if (sim->shards[shard].doom == DOOM_NONE)
         server_shard_dies(sim, shard);

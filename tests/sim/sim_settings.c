@@ -148,7 +148,7 @@ void settings_choose(struct sim *sim)
     order->chunk_bytes = (sim->body_bytes / parts / 4 + 16) * 4;
     choose_times(sim);
     sim->counts.tiny_queues += order->queue <= 3;
-    sim->counts.tiny_rings += order->ring == 16;
+    sim->counts.tiny_rings += order->ring <= 32;
 }
 
 void settings_tell(struct sim *sim)

@@ -130,7 +130,7 @@ Test(take_over, owed_receipts_are_told_when_all_shards_are_level_too)
     for (int planted = 0; planted < 2; planted++) {
         heir_init(&h, &b);
         if (planted)
-            cr_assert(order_plant(h.bench.order, "owed-lost"));
+            cr_assert(order_plant(h.bench.order, "owed-not-resent"));
         heir_take_over(&h);
         cr_assert_not_null(heir_join(&h, 0));
         bench_describe(&h.bench, &head);
