@@ -118,11 +118,13 @@ static void came_in(struct session *session, const struct message *message)
     const bool same_epoch = session->epoch == message->epoch;
     const bool same = session->incarnation == joined->incarnation;
     const bool same_timeline = session->timeline == message->timeline;
-    if (session->first && !joined->first && same_timeline) {
+    /* A later one may only be late: it was said before the first parameters came. */
+    if (session->unanswered && session->first && !joined->first && same_timeline) {
         fail_for_good(session, GRADWEIR_ERR_LOST,
                       "the servers have begun anew: the parameters of this job are lost");
         return;
     }
+    session->unanswered = false;
     session->epoch = message->epoch;
     session->older = 0;
     session->timeline = message->timeline;
@@ -211,7 +213,7 @@ void session_step(struct session *session, const struct session_event *event,
     session->now_ns = event->now_ns;
     switch (event->kind) {
     case SESSION_UP:
-        session->up = true;
+        session->up = session->unanswered = true;
         session_join(session);
         break;
     case SESSION_DOWN:

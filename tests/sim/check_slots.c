@@ -18,7 +18,7 @@ static void check_queue(struct sim *sim, const struct sim_coordinator *coordinat
 {
     uint32_t given = 0;
     for (uint32_t i = 0; i < SLOTS_MAX; i++)
-        given += coordinator->slots[i].state == CHECK_PLACED;
+        given += coordinator->slots[i].state == CHECK_PLACED && !coordinator->slots[i].held;
     if (given > sim->settings.order.queue)
         sim_fail(sim, "%u places are given; the queue has room for %u", given,
                  sim->settings.order.queue);
@@ -46,6 +46,7 @@ void check_placed(struct sim *sim, uint32_t index, const struct message_place *p
         sim_fail(sim, "slot %u is given again under a generation that it had before", place->slot);
     memset(slot, 0, sizeof *slot);
     slot->state = CHECK_PLACED;
+    slot->held = held;
     slot->generation = place->generation;
     if (place->generation > sim->generations[place->slot]) {
         sim->generations[place->slot] = place->generation;

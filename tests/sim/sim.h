@@ -140,6 +140,7 @@ enum check_slot_state { CHECK_FREE, CHECK_PLACED, CHECK_WINDOW, CHECK_CLOSING, C
 
 struct check_slot {
     enum check_slot_state state;
+    bool held; /* for a gradient that landed under another coordinator */
     uint64_t generation;
     uint32_t freed; /* bit per shard: FREED has reached the coordinator */
 };
