@@ -5,7 +5,6 @@
 #include "common/idle.h"
 #include "common/wire.h"
 #include "server/host_listen.h"
-#include "server/recording.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +17,6 @@ struct coordinator_loop {
     struct control *control;
     struct order *order;
     struct order_actions actions;
-    struct recording *recording;
     uint32_t members[MEMBERS_MAX]; /* control peer of each shard; 0: none yet */
     bool drained;                  /* DRAIN was given to the core */
     bool finished;
@@ -48,13 +46,6 @@ static void send_all(struct coordinator_loop *loop, const struct message *messag
             control_send(loop->control, loop->members[i], message);
 }
 
-static void tell_recording(struct coordinator_loop *loop)
-{
-    const char *news = recording_news(loop->recording);
-    if (news)
-        log_line(loop->host->log, LOG_WARN, "record", "%s", news);
-}
-
 static void carry_out(struct coordinator_loop *loop, const struct order_action *action)
 {
     switch (action->kind) {
@@ -64,10 +55,7 @@ static void carry_out(struct coordinator_loop *loop, const struct order_action *
         control_send(loop->control, action->peer, &action->message);
         break;
     case ORDER_SEND_ALL: send_all(loop, &action->message); break;
-    case ORDER_APPEND:
-        if (loop->recording && !recording_record(loop->recording, &action->message.record))
-            tell_recording(loop);
-        break;
+    case ORDER_APPEND: break; /* a shard writes the log: host_shard_record.c */
     case ORDER_CONTENT: send_content(loop, action); break;
     case ORDER_DROP: control_drop(loop->control, action->peer); break;
     case ORDER_SAY:
@@ -195,9 +183,6 @@ static gradweir_status open_all(struct coordinator_loop *loop)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the coordinator's actions");
     TRY(control_listen(host->context, &options->control, host->listen, HOST_INPROC,
                        &loop->control));
-    if (options->record[0])
-        TRY(recording_open_log(options->record, options->record_bytes_max, RECORDING_NEW,
-                               &loop->recording));
     for (uint32_t i = 0; i < host->shards_count; i++)
         TRY(host_shard_open(&host->shards[i], loop->control));
     char address[HOST_ADDRESS_MAX];
@@ -212,7 +197,7 @@ static void say_farewell(struct coordinator_loop *loop)
     const bool elsewhere = settings_bool(loop->host->options->settings, "shards_elsewhere");
     uint32_t left = loop->finished && elsewhere ? loop->host->options->shards : 0;
     const uint64_t end_ns = clock_now_ns() + CLOCK_SECOND;
-    bool any;
+    bool any = false;
     turn_shards(loop, &any);
     control_flush(loop->control);
     while (left && clock_now_ns() < end_ns) {
@@ -254,7 +239,6 @@ gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound
         say_farewell(&loop);
     for (uint32_t i = 0; i < host->shards_count; i++)
         host_shard_close(&host->shards[i]);
-    recording_close(loop.recording);
     control_close(loop.control);
     free(loop.actions.items);
     order_free(loop.order);

@@ -13,16 +13,6 @@
 
 /* The coordinator has told member and layout: take the memory, say READY. */
 
-static gradweir_status start_recording(struct shard_loop *loop, const struct model *model,
-                                       enum recording_start start)
-{
-    const struct host_options *options = loop->host->options;
-    if (options->record[0] == 0)
-        return GRADWEIR_OK;
-    return recording_open_shard(options->record, model, loop->member.shard, loop->member.members,
-                                options->record_bytes_max, start, &loop->recording);
-}
-
 static void say_ready(struct shard_loop *loop)
 {
     control_send(loop->control, CONTROL_SERVER,
@@ -40,7 +30,7 @@ static gradweir_status layout_arrived(struct shard_loop *loop)
     TRY(model_decode(content_bytes(loop->assembler), content_count(loop->assembler), &model));
     gradweir_status status = shard_memory_take(loop, model);
     if (status == GRADWEIR_OK)
-        status = start_recording(loop, model, RECORDING_NEW);
+        status = shard_loop_record_start(loop, model, false);
     model_free(model);
     TRY(status);
     say_ready(loop);
@@ -151,7 +141,7 @@ static gradweir_status go_on(struct shard_loop *loop)
     uint64_t bytes;
     const uint8_t *layout = shard_layout(loop->shard, &bytes);
     TRY(model_decode(layout, bytes, &model));
-    const gradweir_status status = start_recording(loop, model, RECORDING_GO_ON);
+    const gradweir_status status = shard_loop_record_start(loop, model, true);
     model_free(model);
     return status;
 }
@@ -184,7 +174,7 @@ static void close_all(struct shard_loop *loop)
     transport_close(loop->transport);
     if (loop->device)
         loop->device->close(loop->device_state);
-    recording_close(loop->recording);
+    shard_loop_record_end(loop);
     shard_loop_tables_free(loop);
     free(loop->peers);
     shard_memory_close(loop);

@@ -301,17 +301,6 @@ static void send_message(struct shard_loop *loop, struct message *message)
     control_send(loop->control, CONTROL_SERVER, message);
 }
 
-static void keep(struct shard_loop *loop, const struct shard_action *action)
-{
-    if (!loop->recording ||
-        recording_body(loop->recording, action->token, shard_address(loop->shard, action->offset),
-                       action->length))
-        return;
-    const char *news = recording_news(loop->recording);
-    if (news)
-        log_line(loop->host->log, LOG_WARN, "record", "%s", news);
-}
-
 /* A new coordinator has sealed us: rare, so the room is taken for it alone. */
 static void send_content(struct shard_loop *loop, const struct shard_action *action)
 {
@@ -347,7 +336,9 @@ static void carry_out(struct shard_loop *loop, struct shard_action *action)
     case SHARD_SCAN:
     case SHARD_AVERAGE:
     case SHARD_STEP: queue_job(loop, action); break;
-    case SHARD_KEEP: keep(loop, action); break;
+    case SHARD_KEEP:
+        shard_loop_record_body(loop, action->token, action->offset, action->length);
+        break;
     case SHARD_CONTENT: send_content(loop, action); break;
     case SHARD_SAY:
         log_line(loop->host->log, LOG_INFO, "shard", "%s", action->message.denied.text);
@@ -359,6 +350,7 @@ static void step_once(struct shard_loop *loop, const struct shard_event *event)
 {
     loop->actions.count = 0;
     shard_step(loop->shard, event, &loop->actions);
+    shard_loop_record(loop);
     for (uint32_t i = 0; i < loop->actions.count; i++)
         carry_out(loop, &loop->actions.items[i]);
 }

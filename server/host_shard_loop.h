@@ -44,10 +44,12 @@ struct shard_loop {
     struct content_assembler *assembler;
     struct shard *shard; /* the arena; NULL until the coordinator has told the layout */
     uint64_t arena_bytes;
-    char arena_path[1000]; /* with arena_dir */
-    int arena_fd;          /* its lock; -1: none */
-    uint32_t arena_memory; /* the transport's number of it */
-    struct recording *recording;
+    char arena_path[1000];           /* with arena_dir */
+    int arena_fd;                    /* its lock; -1: none */
+    uint32_t arena_memory;           /* the transport's number of it */
+    struct recording *recording;     /* of bodies; NULL: none */
+    struct recording *log_recording; /* shard 0's alone */
+    uint64_t recorded;               /* last record in it */
     struct message_member member;
     uint32_t epoch;                /* in which the coordinator said so */
     uint8_t instance[NONCE_BYTES]; /* of this process, for ENLIST */
@@ -76,6 +78,15 @@ void shard_loop_event(struct shard_loop *loop, const struct shard_event *event);
 /* Tables for takes, replies, jobs and actions: once the arena is there. */
 gradweir_status shard_loop_tables(struct shard_loop *loop);
 void shard_loop_tables_free(struct shard_loop *loop);
+
+/* The recording (host_shard_record.c). goes_on: the arena is that of a killed process. Records that
+ * are logged and not yet written, before anybody hears of them; a body beside its record. */
+gradweir_status shard_loop_record_start(struct shard_loop *loop, const struct model *model,
+                                        bool goes_on);
+void shard_loop_record(struct shard_loop *loop);
+void shard_loop_record_body(struct shard_loop *loop, uint64_t index, uint64_t offset,
+                            uint64_t length);
+void shard_loop_record_end(struct shard_loop *loop);
 
 /* Looks what each new connection uses, logs it, and puts the sum of it into a PULSE. */
 void shard_loop_describe(struct shard_loop *loop, struct message_pulse *pulse);

@@ -166,6 +166,9 @@ void shard_measure_update(struct shard *shard, const struct arithmetic *arithmet
  * recorded bodies there itself. */
 void *shard_slot(struct shard *shard, uint32_t slot, uint64_t *bytes);
 
+/* One of the newest member.ring records of its log; NULL: not kept, or not logged yet. */
+const struct record *shard_record(const struct shard *shard, uint64_t index);
+
 const struct ledger *shard_ledger(const struct shard *shard);
 
 /* The highest epoch it has promised to follow: what ENLIST says. */

@@ -65,6 +65,14 @@ void epoch_logged(struct shard *shard, const struct record *record)
         kept[record->index % places] = *record;
 }
 
+const struct record *shard_record(const struct shard *shard, uint64_t index)
+{
+    const uint64_t ring = shard->options.member.ring, last = shard->ledger.index;
+    if (index == 0 || index > last || index + ring <= last)
+        return NULL;
+    return (const struct record *)((const char *)shard + shard->at.kept) + index % ring;
+}
+
 size_t shard_content_max(const struct shard *shard)
 {
     return sealed_bytes_max(shard->layout_bytes, shard->options.member.ring,

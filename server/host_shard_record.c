@@ -1,0 +1,84 @@
+/* What a shard puts on disk: the bodies of its range and, if it is the first, the log. The log lies
+ * with a shard and not with the coordinator because shards outlive coordinators: a new coordinator
+ * has nothing to look up on a disk, and what is in the file was logged and so is true.
+ *
+ * Both are written before anybody hears that a record was logged here. So whatever a killed process
+ * had no time to write, nobody has built on: its slots are still full when it comes back. */
+#include "server/host_shard_loop.h"
+
+static void tell_news(struct shard_loop *loop, struct recording *recording)
+{
+    const char *news = recording_news(recording);
+    if (news)
+        log_line(loop->host->log, LOG_WARN, "record", "%s", news);
+}
+
+/* The body of a record that has one, out of its slot. */
+static bool body_of(struct shard_loop *loop, const struct record *record)
+{
+    uint32_t slot;
+    uint64_t bytes;
+    if (record->kind == RECORD_ADMIT)
+        slot = record->admit.slot;
+    else if (record->kind == RECORD_FIRST)
+        slot = record->first.slot;
+    else
+        return true;
+    const void *body = shard_slot(loop->shard, slot, &bytes);
+    return recording_body(loop->recording, record->index, body, bytes);
+}
+
+/* The records that are kept in the arena reach further back than what a death can have left out. */
+static void catch_up(struct shard_loop *loop)
+{
+    const uint64_t last = shard_ledger(loop->shard)->index;
+    const uint64_t body = recording_last(loop->recording);
+    for (uint64_t i = last; i > 0 && shard_record(loop->shard, i); i--)
+        loop->recorded = i - 1;
+    for (uint64_t i = loop->recorded + 1; i <= last; i++)
+        if (i > body && !body_of(loop, shard_record(loop->shard, i)))
+            tell_news(loop, loop->recording);
+    shard_loop_record(loop);
+}
+
+gradweir_status shard_loop_record_start(struct shard_loop *loop, const struct model *model,
+                                        bool goes_on)
+{
+    const struct host_options *options = loop->host->options;
+    const enum recording_start start = goes_on ? RECORDING_GO_ON : RECORDING_NEW;
+    if (options->record[0] == 0)
+        return GRADWEIR_OK;
+    TRY(recording_open_shard(options->record, model, loop->member.shard, loop->member.members,
+                             options->record_bytes_max, start, &loop->recording));
+    if (loop->member.shard == 0)
+        TRY(recording_open_log(options->record, options->record_bytes_max, start,
+                               &loop->log_recording));
+    loop->recorded = 0;
+    if (goes_on)
+        catch_up(loop);
+    return GRADWEIR_OK;
+}
+
+void shard_loop_record(struct shard_loop *loop)
+{
+    const struct record *record;
+    while (loop->log_recording && (record = shard_record(loop->shard, loop->recorded + 1))) {
+        loop->recorded++;
+        if (!recording_record(loop->log_recording, record))
+            tell_news(loop, loop->log_recording);
+    }
+}
+
+void shard_loop_record_body(struct shard_loop *loop, uint64_t index, uint64_t offset,
+                            uint64_t length)
+{
+    if (loop->recording &&
+        !recording_body(loop->recording, index, shard_address(loop->shard, offset), length))
+        tell_news(loop, loop->recording);
+}
+
+void shard_loop_record_end(struct shard_loop *loop)
+{
+    recording_close(loop->recording);
+    recording_close(loop->log_recording);
+}
