@@ -67,10 +67,10 @@ void epoch_logged(struct shard *shard, const struct record *record)
 
 const struct record *shard_record(const struct shard *shard, uint64_t index)
 {
-    const uint64_t ring = shard->options.member.ring, last = shard->ledger.index;
-    if (index == 0 || index > last || index + ring <= last)
+    const uint64_t places = kept_places(shard), last = shard->ledger.index;
+    if (index == 0 || index > last || index + places <= last)
         return NULL;
-    return (const struct record *)((const char *)shard + shard->at.kept) + index % ring;
+    return (const struct record *)((const char *)shard + shard->at.kept) + index % places;
 }
 
 size_t shard_content_max(const struct shard *shard)

@@ -25,8 +25,8 @@ SHARDS, WORKERS, HANG_S = 2, 3, 60
 class Workers:
     """WORKERS processes, whoever dies is replaced."""
 
-    def __init__(self, address, folder):
-        self.address, self.folder, self.born, self.notes = address, folder, 0, []
+    def __init__(self, server, folder):
+        self.server, self.address, self.folder, self.born, self.notes = server, server.address, folder, 0, []
         self.stop = os.path.join(folder, "stop")
         self.alive = {}
         for place in range(WORKERS):
@@ -53,7 +53,8 @@ class Workers:
         for process, path in self.alive.values():
             if process.poll() not in (None, 0):
                 with open(path + ".err") as errors:
-                    raise SystemExit(f"a worker ended by itself ({process.returncode}): {errors.read()[-600:]}")
+                    raise SystemExit(f"a worker ended by itself ({process.returncode}): {errors.read()[-600:]}\n"
+                                     f"server ({self.server.process.poll()}): {self.server.lines()[-2000:]}")
 
     def finish(self):
         open(self.stop, "w").close()
@@ -142,9 +143,9 @@ def report(pauses):
                   f"p99 {quantile(one, .99) * 1e3:7.1f} ms  max {max(one) * 1e3:7.1f} ms")
 
 
-def replay(recording):
-    done = subprocess.run([os.path.join(library.BUILD, "gradweir-server"), "replay", recording, "--shards", "1"],
-                          capture_output=True, text=True, timeout=600)
+def replay(recording, version):
+    done = subprocess.run([os.path.join(library.BUILD, "gradweir-server"), "replay", recording, "--shards", "1",
+                           "--until", str(version)], capture_output=True, text=True, timeout=600)
     found = re.search(r"digest[= :]+([0-9a-f]{16})", done.stdout)
     if done.returncode or not found:
         raise SystemExit(f"replay: {done.returncode} {done.stdout[-400:]} {done.stderr[-400:]}")
@@ -161,7 +162,7 @@ def run(options, folder):
     with library.Server(*arguments) as server:
         if not server.address:
             raise SystemExit(f"no server: {server.lines()}")
-        workers = Workers(server.address, folder)
+        workers = Workers(server, folder)
         watch = Watch(workers)
         watch.start()
         pauses = {role: [] for role in roles}
@@ -179,7 +180,7 @@ def run(options, folder):
         watch.ended.set()
         reader = library.Worker(server.address, role=library.READER, sizes=(), timeout_ms=20000)
         library.check(library.lib.gradweir_bind(reader.client, None, 0))
-        reader.pull(20000)
+        version = reader.pull(20000)
         digest = reader.digest()
         reader.close()
         code = server.close()
@@ -187,8 +188,8 @@ def run(options, folder):
             raise SystemExit(f"the server ended with {code}")
     report(pauses)
     audit = subprocess.run([sys.executable, os.path.join(HERE, "audit.py"), recording, *workers.notes])
-    again = replay(recording)
-    print(f"digest of the run {digest}, of the replay {again}")
+    again = replay(recording, version)
+    print(f"digest of the run {digest} at version {version}, of the replay {again}")
     return 1 if audit.returncode or again != digest else 0
 
 
