@@ -114,6 +114,8 @@ static void turn_shards(struct coordinator_loop *loop, bool *any)
 {
     for (uint32_t i = 0; i < loop->host->shards_count; i++) {
         struct host_shard *shard = &loop->host->shards[i];
+        if (!shard->loop)
+            continue; /* it, or one before it, could not be opened */
         if (!host_shard_turn(shard, any) && shard->status != GRADWEIR_OK)
             atomic_store(loop->host->stop, true);
     }

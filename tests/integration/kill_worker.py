@@ -6,7 +6,7 @@ import sys
 import library
 
 ADDRESS, IDENTITY, NOTES, STOP = sys.argv[1:5]
-SIZES = (("body", 40000), ("head", 500))
+SIZES = (("body", 5000), ("head", 300))
 
 
 def main():

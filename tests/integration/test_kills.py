@@ -156,7 +156,7 @@ def run(options, folder):
     dice = random.Random(options.seed)
     roles = options.roles.split(",")
     recording = os.path.join(folder, "recording")
-    arguments = ["--shards", str(SHARDS), "--window", "3", "--record", recording, "--optimizer", "adam"]
+    arguments = ["--shards", str(SHARDS), "--window", "3", "--record", recording, "--record-bytes-max", "16GiB", "--optimizer", "adam"]
     if roles != ["worker"]:
         arguments += ["--supervise", "on"]
     with library.Server(*arguments) as server:
