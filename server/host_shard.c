@@ -136,8 +136,11 @@ static gradweir_status go_on(struct shard_loop *loop)
 {
     struct model *model;
     TRY(shard_memory_find(loop));
-    if (!loop->shard || loop->host->options->record[0] == 0)
+    const char *record = loop->host->options->record;
+    if (record[0] == 0)
         return GRADWEIR_OK;
+    if (!loop->shard)
+        return recording_try(record, loop->host->index);
     uint64_t bytes;
     const uint8_t *layout = shard_layout(loop->shard, &bytes);
     TRY(model_decode(layout, bytes, &model));

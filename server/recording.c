@@ -32,11 +32,38 @@ struct found {
     size_t count;
 };
 
+static gradweir_status make_folder(const char *folder)
+{
+    return mkdir(folder, 0777) == 0 || errno == EEXIST
+               ? GRADWEIR_OK
+               : fail(GRADWEIR_ERR_IO, "record %s: %s", folder, strerror(errno));
+}
+
+static gradweir_status is_absent(const char *folder, const char *name)
+{
+    char path[1100];
+    snprintf(path, sizeof path, "%.1000s/%s", folder, name);
+    return access(path, F_OK) != 0
+               ? GRADWEIR_OK
+               : fail(GRADWEIR_ERR_STATE, "%s is there already: record into a new folder", path);
+}
+
+gradweir_status recording_try(const char *folder, uint32_t shard)
+{
+    char name[32];
+    snprintf(name, sizeof name, "shard-%u.bodies", shard);
+    TRY(make_folder(folder));
+    if (access(folder, W_OK | X_OK) != 0)
+        return fail(GRADWEIR_ERR_IO, "record %s: %s", folder, strerror(errno));
+    if (shard == 0)
+        TRY(is_absent(folder, "log.records"));
+    return is_absent(folder, name);
+}
+
 static gradweir_status open_file(const char *folder, const char *name, enum recording_start start,
                                  struct recording **recording)
 {
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return fail(GRADWEIR_ERR_IO, "record %s: %s", folder, strerror(errno));
+    TRY(make_folder(folder));
     struct recording *made = calloc(1, sizeof *made);
     if (!made)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a recording");

@@ -37,6 +37,10 @@ enum recording_start {
                      */
 };
 
+/* Whether a shard could begin its files there, asked before there is a layout: makes the folder
+ * when it is not there; ERR_STATE when it holds a recording, ERR_IO when it cannot be written. */
+gradweir_status recording_try(const char *folder, uint32_t shard);
+
 /* Makes the folder when it is not there. */
 gradweir_status recording_open_log(const char *folder, uint64_t bytes_max,
                                    enum recording_start start, struct recording **recording);

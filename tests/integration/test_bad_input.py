@@ -137,6 +137,19 @@ class Settings(Bad):
         self.works(worker)
 
 
+class Recordings(Bad):
+    def test_a_folder_that_cannot_be_recorded_into_ends_the_server_at_its_start(self):
+        with tempfile.TemporaryDirectory() as old:
+            for name in ("log.records", "shard-0.bodies", "shard-1.bodies"):
+                open(os.path.join(old, name), "w").close()
+            for folder, word in ((old, "into a new folder"), ("/proc/foo", "/proc/foo")):
+                for threads in ("one", "each"):
+                    code, told = run("gradweir-server", "--listen", "127.0.0.1:0", "--shards", "2", "--threads",
+                                     threads, "--record", folder, timeout=10)
+                    self.assertEqual(code, 2, told)
+                    self.assertIn(word, told)
+
+
 class WithServer(Bad):
     sizes = (("a", 40000), ("b", 40000))
 
