@@ -161,6 +161,16 @@ static void offered(struct session *session, const struct session_event *event)
         session_act(session, SESSION_REFUSE)->offer = event->offer;
 }
 
+/* The servers keep the connection open until they hear that this was read. */
+static void stopped(struct session *session)
+{
+    say_bye(session);
+    if (session->leaving)
+        session_act(session, SESSION_LEFT);
+    else if (!session->failed)
+        fail_for_good(session, GRADWEIR_ERR_STOPPED, "the servers have shut down in order");
+}
+
 static void message_came(struct session *session, const struct message *message)
 {
     if (message->epoch < session->epoch && !session->plant.old_epoch) {
@@ -172,10 +182,7 @@ static void message_came(struct session *session, const struct message *message)
     case MESSAGE_JOINED: came_in(session, message); break;
     case MESSAGE_DENIED: denied(session, &message->denied); break;
     case MESSAGE_REJOIN: session_join(session); break;
-    case MESSAGE_STOP:
-        if (!session->leaving)
-            fail_for_good(session, GRADWEIR_ERR_STOPPED, "the servers have shut down in order");
-        break;
+    case MESSAGE_STOP: stopped(session); break;
     case MESSAGE_BYE: session_act(session, SESSION_LEFT); break;
     case MESSAGE_MOVED: session_member_moved(session, &message->moved); break;
     case MESSAGE_PLACE: session_push_place(session, &message->place); break;

@@ -5,6 +5,7 @@
  * transport_ucx_peer.c      life and death of a peer
  * transport_ucx_message.c   sends, offers, credit
  * transport_ucx_settings.c  UCX's configuration, addresses, what is really in use
+ * transport_ucx_signals.c   handlers that UCX installs when it is loaded, taken back
  *
  *      connect                                        listener
  *         |                                              |
@@ -142,6 +143,10 @@ gradweir_status ucx_address_parse(const char *text, struct sockaddr_storage *add
                                   socklen_t *length);
 void ucx_address_print(const struct sockaddr_storage *address, char *text, size_t size);
 gradweir_status ucx_describe(struct transport *transport, uint64_t peer, char *text, size_t size);
+
+/* transport_ucx_signals.c. Runs before main, and before each context: nothing happens when there is
+ * nothing left to take back. */
+void ucx_leave_signals(void);
 
 /* transport_ucx_peer.c */
 struct ucx_peer *ucx_peer_find(struct ucx *ucx,

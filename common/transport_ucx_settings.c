@@ -166,6 +166,7 @@ static bool forbidden(const char *tls)
 gradweir_status ucx_context_open(struct ucx *ucx)
 {
     const char *tls = NULL;
+    ucx_leave_signals();
     TRY(lanes_as_tls(ucx->settings.lanes, &tls));
     if (forbidden(getenv("UCX_TLS")))
         return fail(

@@ -32,8 +32,8 @@ static int wake_fd = -1;
 
 static void on_signal(int number)
 {
-    (void)number;
-    if (atomic_exchange(&drain_asked, true))
+    /* A terminal that closes may say so twice. */
+    if (atomic_exchange(&drain_asked, true) && number != SIGHUP)
         atomic_store(&stop_asked, true);
     const uint64_t one = 1;
     const ssize_t written = write(wake_fd, &one, sizeof one);
@@ -45,9 +45,11 @@ static gradweir_status catch_signals(void)
     wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (wake_fd < 0)
         return fail(GRADWEIR_ERR_IO, "eventfd: %s", strerror(errno));
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal}, before;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL); /* the terminal is gone; ignored: nohup */
     signal(SIGPIPE, SIG_IGN);
     return GRADWEIR_OK;
 }

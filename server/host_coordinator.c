@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/idle.h"
 #include "common/wire.h"
+#include "server/host_farewell.h"
 #include "server/host_listen.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@ struct coordinator_loop {
     uint32_t members[MEMBERS_MAX]; /* control peer of each shard; 0: none yet */
     bool drained;                  /* DRAIN was given to the core */
     bool finished;
+    struct host_farewell farewell;
     gradweir_status status; /* how it finished, and why */
     char reason[TEXT_MAX];
     bool had_workers;
@@ -46,12 +48,24 @@ static void send_all(struct coordinator_loop *loop, const struct message *messag
             control_send(loop->control, loop->members[i], message);
 }
 
+/* Shards of this process end with it, and tools do not answer. */
+static bool answers_stop(const struct coordinator_loop *loop, uint32_t peer)
+{
+    const bool elsewhere = settings_bool(loop->host->options->settings, "shards_elsewhere");
+    for (uint32_t i = 0; i < loop->host->options->shards; i++)
+        if (loop->members[i] == peer)
+            return elsewhere;
+    return order_is_worker(loop->order, peer);
+}
+
 static void carry_out(struct coordinator_loop *loop, const struct order_action *action)
 {
     switch (action->kind) {
     case ORDER_SEND:
         if (action->message.kind == MESSAGE_MEMBER)
             loop->members[action->message.member.shard] = action->peer;
+        if (action->message.kind == MESSAGE_STOP && answers_stop(loop, action->peer))
+            host_farewell_expect(&loop->farewell, action->peer);
         control_send(loop->control, action->peer, &action->message);
         break;
     case ORDER_SEND_ALL: send_all(loop, &action->message); break;
@@ -192,25 +206,12 @@ static gradweir_status open_all(struct coordinator_loop *loop)
     return write_port_file(settings_text(options->settings, "port_file"), address);
 }
 
-/* STOP is on its way to everybody: the socket stays open until they have hung up, or for a second.
- */
 static void say_farewell(struct coordinator_loop *loop)
 {
-    const bool elsewhere = settings_bool(loop->host->options->settings, "shards_elsewhere");
-    uint32_t left = loop->finished && elsewhere ? loop->host->options->shards : 0;
-    const uint64_t end_ns = clock_now_ns() + CLOCK_SECOND;
     bool any = false;
     turn_shards(loop, &any);
-    control_flush(loop->control);
-    while (left && clock_now_ns() < end_ns) {
-        const struct control_event *event;
-        while ((event = control_poll(loop->control)))
-            for (uint32_t i = 0; event->kind == CONTROL_LOST && i < loop->host->options->shards;
-                 i++)
-                left -= left && loop->members[i] == event->peer;
-        control_flush(loop->control);
-        poll(NULL, 0, 2);
-    }
+    if (loop->finished)
+        host_farewell_wait(&loop->farewell, loop->control);
 }
 
 static void say_where(const struct coordinator_loop *loop)

@@ -164,7 +164,8 @@ static void killed(struct supervisor *parent, struct child *child, int number)
 {
     const uint64_t now_ns = clock_now_ns();
     const bool young = now_ns - child->born_ns < (uint64_t)YOUNG_MS * 1000000;
-    const bool crash = number != SIGKILL && number != SIGTERM && number != SIGINT;
+    const bool crash =
+        number != SIGKILL && number != SIGTERM && number != SIGINT && number != SIGHUP;
     const uint32_t most = crash ? WAIT_MAX_MS : WAIT_KILLED_MAX_MS;
     char why[200];
     child->wait_ms = young || crash ? (child->wait_ms ? 2 * child->wait_ms : WAIT_FIRST_MS) : 0;
@@ -224,6 +225,8 @@ static void wait_a_while(struct supervisor *parent, uint64_t until_ns)
     const struct timespec time = {.tv_sec = (time_t)(left / CLOCK_SECOND),
                                   .tv_nsec = (long)(left % CLOCK_SECOND)};
     const int number = sigtimedwait(&parent->waited, NULL, &time);
+    if (number == SIGHUP) /* a terminal that closes may say so twice */
+        send_signal(parent, number, parent->children_count > 1);
     if (number == SIGTERM || number == SIGINT)
         send_signal(parent, number, parent->children_count > 1 && parent->signals++ == 0);
     reap(parent);
@@ -332,15 +335,25 @@ static gradweir_status start_all(struct supervisor *parent)
     return GRADWEIR_OK;
 }
 
+/* An ignored SIGHUP (nohup) stays ignored, here and in the children: what is blocked and waited for
+ * comes although it is ignored. */
+static void choose_signals(struct supervisor *parent)
+{
+    struct sigaction before;
+    sigemptyset(&parent->waited);
+    sigaddset(&parent->waited, SIGCHLD);
+    sigaddset(&parent->waited, SIGTERM);
+    sigaddset(&parent->waited, SIGINT);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaddset(&parent->waited, SIGHUP);
+}
+
 gradweir_status supervise_run(const struct settings *settings, int count, char **arguments)
 {
     static struct supervisor parent;
     parent = (struct supervisor){.settings = settings, .count = count, .arguments = arguments};
     log_init(&parent.log, (enum log_level)settings_choice(settings, "log_level"), STDERR_FILENO);
-    sigemptyset(&parent.waited);
-    sigaddset(&parent.waited, SIGCHLD);
-    sigaddset(&parent.waited, SIGTERM);
-    sigaddset(&parent.waited, SIGINT);
+    choose_signals(&parent);
     if (sigprocmask(SIG_BLOCK, &parent.waited, &parent.before) != 0)
         return fail(GRADWEIR_ERR_IO, "sigprocmask: %s", strerror(errno));
     const gradweir_status status = start_all(&parent);

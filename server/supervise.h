@@ -14,8 +14,8 @@
  * crashed five times within 60 s. Then the others are ended too; arenas are kept. Children that
  * are killed are started again at once; those that die young or crash wait longer each time.
  *
- * SIGTERM and SIGINT go to the coordinator, which drains the job; the second one goes to all. A
- * parent that is killed takes its children along.
+ * SIGTERM, SIGINT and SIGHUP (unless it is ignored) go to the coordinator, which drains the job;
+ * the second one goes to all. A parent that is killed takes its children along.
  *
  * arguments: as main has them. */
 gradweir_status supervise_run(const struct settings *settings, int count, char **arguments);

@@ -46,6 +46,15 @@ static void on_signal(int number)
     interrupted = 1;
 }
 
+static void catch_signals(void)
+{
+    struct sigaction before;
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        signal(SIGHUP, on_signal); /* the terminal is gone; ignored: nohup */
+}
+
 static struct learner_counts pooled(const struct run *run)
 {
     struct learner_counts all = {0};
@@ -322,8 +331,7 @@ int train_run(const struct train_settings *settings, char **argv)
         run->parameters = calloc(run->network.n_parameters, sizeof(float));
         fine = run->parameters != NULL;
     }
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    catch_signals();
     fine = fine && start(run, argv);
     if (fine)
         train(run);

@@ -119,6 +119,10 @@ int64_t order_next(const struct order *order);
 
 const struct ledger *order_ledger(const struct order *order);
 
+/* Whether this peer is a worker or a reader, also one that still waits to be taken in: they answer
+ * STOP with BYE. */
+bool order_is_worker(const struct order *order, uint32_t peer);
+
 /* Numbers for people and tests; all since start. */
 struct order_figures {
     uint64_t pushes;             /* DESCRIBEs taken for new names */

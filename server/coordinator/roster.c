@@ -26,6 +26,15 @@ struct peer *roster_take(struct order *order, uint32_t number)
     return peer;
 }
 
+bool order_is_worker(const struct order *order, uint32_t number)
+{
+    for (uint32_t i = 0; i < order->peers_max; i++)
+        if (order->peers[i].number == number &&
+            (order->peers[i].state == PEER_JOINING || order->peers[i].state == PEER_WORKER))
+            return true;
+    return false;
+}
+
 void roster_deny(struct order *order, uint32_t peer, int32_t status, const char *text)
 {
     struct message *message = order_send(order, peer, MESSAGE_DENIED);

@@ -26,7 +26,8 @@
  *   - A pull gives one version of the whole model, never a mixture.
  *   - Every wait has a deadline. A function that fails returns a negative status, changes nothing
  *     that it does not say, and gradweir_last_error tells who, which tensor, what was expected.
- *   - Nothing here ends the process, forks, or installs a signal handler.
+ *   - Nothing here ends the process, forks, or installs a signal handler. UCX's, which come with
+ * its library, are taken back unless the environment has UCX_ERROR_SIGNALS or the like.
  *
  * Threads: a client belongs to one thread at a time. With GRADWEIR_PROGRESS_CALLER bodies move only
  * inside calls of this library; with GRADWEIR_PROGRESS_THREAD a helper thread moves them meanwhile.
