@@ -32,13 +32,19 @@ static bool body_of(struct shard_loop *loop, const struct record *record)
 static void catch_up(struct shard_loop *loop)
 {
     const uint64_t last = shard_ledger(loop->shard)->index;
-    const uint64_t body = recording_last(loop->recording);
-    for (uint64_t i = last; i > 0 && shard_record(loop->shard, i); i--)
-        loop->recorded = i - 1;
-    for (uint64_t i = loop->recorded + 1; i <= last; i++)
-        if (i > body && !body_of(loop, shard_record(loop->shard, i)))
+    const struct record *record;
+    for (uint64_t i = recording_last(loop->recording) + 1; i <= last; i++)
+        if ((record = shard_record(loop->shard, i)) && !body_of(loop, record))
             tell_news(loop, loop->recording);
+    if (!loop->log_recording)
+        return;
+    loop->recorded = recording_last(loop->log_recording);
     shard_loop_record(loop);
+    if (loop->recorded != last)
+        log_line(loop->host->log, LOG_WARN, "record",
+                 "the recording ends at log index %llu, the log at %llu: what comes from here on "
+                 "cannot be replayed",
+                 (unsigned long long)loop->recorded, (unsigned long long)last);
 }
 
 gradweir_status shard_loop_record_start(struct shard_loop *loop, const struct model *model,

@@ -177,8 +177,8 @@ static size_t whole_end(struct recording *recording, const struct found *found, 
                      ? recording_scan_body(found->bytes, found->count, at, &next, &index,
                                            recording->body_bytes, end)
                      : recording_scan_record(found->bytes, found->count, at, &next, record, end);
-        if (status == GRADWEIR_OK && recording->body_bytes)
-            recording->last = index;
+        if (status == GRADWEIR_OK)
+            recording->last = recording->body_bytes ? index : record->index;
         at = next;
     }
     free(record);
@@ -301,6 +301,7 @@ bool recording_record(struct recording *recording, const struct record *record)
     uint8_t bytes[RECORD_BYTES_MAX];
     const size_t count = record_encode(record, bytes);
     const uint32_t head[2] = {(uint32_t)count, checksum_crc32c(0, bytes, count)};
+    recording->last = record->index;
     return put(recording, head, sizeof head, bytes, count);
 }
 

@@ -59,7 +59,7 @@ bool recording_body(struct recording *recording, uint64_t index, const void *bod
 /* Why writing has ended, for the log: once, and NULL before and after. */
 const char *recording_news(struct recording *recording);
 
-/* The last body's index; 0: none. */
+/* The index of the last record or body; 0: none. */
 uint64_t recording_last(const struct recording *recording);
 
 /* Reading. */

@@ -197,7 +197,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--roles", default="worker")
+    parser.add_argument("--roles", default="worker,shard,coordinator")
     parser.add_argument("--every", type=float, default=0.3)
     parser.add_argument("--folder")
     options = parser.parse_args()
