@@ -71,8 +71,14 @@ class Log:
         self.identities = {}  # (worker, incarnation): identity
         self.verdicts = {}  # (worker, incarnation, sequence): (verdict, index)
         self.epochs, self.steps, self.records = set(), 0, 0
+        log = []
         for record in read_log(path):
             kind, epoch, _timeline, index = record[:4]
+            if index <= len(log):  # a shard that was killed writes again what it still knows: it must be the same
+                if record != log[index - 1]:
+                    faults.append(f"record {index} of the log is another when it is written again")
+                continue
+            log.append(record)
             self.records += 1
             self.epochs.add(epoch)
             if index != self.records:
