@@ -261,7 +261,7 @@ static void ucx_close(struct transport *transport)
     if (ucx->listener)
         ucp_listener_destroy(ucx->listener);
     ucx->listener = NULL;
-    bool clean = !ucx->worker || !ucx->peers || everybody_gone(ucx);
+    bool clean = !ucx->worker || !ucx->peers || (everybody_gone(ucx) && ucx->abandoned == 0);
     if (ucx->fd >= 0)
         close(ucx->fd);
     if (ucx->timer_fd >= 0)

@@ -4,6 +4,7 @@
  * transport_ucx.c           the object: open, close, listen, poll, arm
  * transport_ucx_peer.c      life and death of a peer
  * transport_ucx_message.c   sends, offers, credit
+ * transport_ucx_take.c      receives
  * transport_ucx_settings.c  UCX's configuration, addresses, what is really in use
  * transport_ucx_signals.c   handlers that UCX installs when it is loaded, taken back
  *
@@ -71,7 +72,8 @@ struct ucx_offer {
     uint64_t number;
     uint64_t token;
     uint64_t length;
-    void *data; /* UCX's descriptor, ours until taken or released */
+    void *data;    /* UCX's descriptor, ours until taken or released */
+    void *request; /* UCX's, of a take; another one that ends here was given up */
 };
 
 struct ucx_peer {
@@ -97,7 +99,8 @@ struct ucx_peer {
 
     bool control_busy; /* a HELLO, WELCOME or CREDIT is in UCX */
     struct ucx_prefix control;
-    void *closing; /* UCX's request of the close, or NULL */
+    void *closing;       /* UCX's request of the close, or NULL */
+    uint64_t give_up_ns; /* when takes that the close did not end are given up */
 
     struct ucx_send *sends, *free_sends;
     struct ucx_offer *offers;
@@ -129,9 +132,10 @@ struct ucx {
     struct ucx_offer *offers;
     struct ucx_memory *memories;
     struct ucx_handler handlers[UCX_AM_KINDS];
-    uint64_t serial; /* of peers and offers */
-    bool tend;       /* some peer wants ucx_peer_tend() */
-    uint32_t recent; /* the peer that the last message came from */
+    uint64_t serial;    /* of peers and offers */
+    uint32_t abandoned; /* takes that were given up, and that UCX still has */
+    bool tend;          /* some peer wants ucx_peer_tend() */
+    uint32_t recent;    /* the peer that the last message came from */
 
     ucp_conn_request_h *requests; /* came in a callback, wait for poll */
     uint32_t request_count;
@@ -167,12 +171,17 @@ uint64_t ucx_peers_deadline(const struct ucx *ucx); /* when to tend at the lates
 gradweir_status ucx_handlers_set(struct ucx *ucx);
 gradweir_status ucx_send(struct transport *transport, uint64_t peer,
                          const struct transport_message *message);
+void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits);
+void ucx_credit_pay(struct ucx_peer *peer);
+void ucx_credit_free(struct ucx_peer *peer);
+void ucx_memory_use(const struct ucx *ucx, uint32_t memory, ucp_request_param_t *params);
+void ucx_event_polled(struct ucx *ucx, const struct transport_event *event);
+
+/* transport_ucx_take.c */
 gradweir_status ucx_take(struct transport *transport, uint64_t offer, void *place, uint32_t memory,
                          uint64_t token);
 void ucx_refuse(struct transport *transport, uint64_t offer);
-void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits);
-void ucx_credit_pay(struct ucx_peer *peer);
 void ucx_offers_release(struct ucx_peer *peer); /* those that nobody has taken */
-void ucx_event_polled(struct ucx *ucx, const struct transport_event *event);
+void ucx_takes_abandon(struct ucx_peer *peer);  /* those that UCX does not end: LANDED, lost */
 
 #endif

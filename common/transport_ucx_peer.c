@@ -2,12 +2,17 @@
  * outside of them.
  *
  * A peer's LOST is queued only when nothing of it is left in UCX: completions may come before or
- * after the error callback, and up to 90 ms after a forced close has returned. */
+ * after the error callback, and up to 90 ms after a forced close has returned. But a receive by
+ * rendezvous from a process that was killed in the middle of it never ends in UCX 1.13: what the
+ * close has not ended after GIVE_UP_NS is told as lost. No byte of it moves any more, as the
+ * endpoint is gone and what is left to do would be done by this side. */
 #include "common/clock.h"
 #include "common/transport_ucx.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define GIVE_UP_NS (250 * CLOCK_MS)
 
 struct ucx_peer *ucx_peer_find(struct ucx *ucx, uint64_t number)
 {
@@ -167,9 +172,10 @@ static void close_endpoint(struct ucx_peer *peer)
     ucs_status_ptr_t request = ucp_ep_close_nbx(endpoint, &params);
     peer->closing = UCS_PTR_IS_PTR(request) ? request : NULL;
     peer->state = UCX_CLOSING;
+    peer->give_up_ns = clock_now_ns() + GIVE_UP_NS;
 }
 
-static bool drained(struct ucx_peer *peer)
+static bool drained(struct ucx_peer *peer, uint64_t now_ns)
 {
     if (peer->closing) {
         if (ucp_request_check_status(peer->closing) == UCS_INPROGRESS)
@@ -177,6 +183,8 @@ static bool drained(struct ucx_peer *peer)
         ucp_request_free(peer->closing);
         peer->closing = NULL;
     }
+    if (peer->taking && peer->sending == 0 && deadline_passed(now_ns, peer->give_up_ns))
+        ucx_takes_abandon(peer);
     return peer->sending == 0 && peer->taking == 0 && !peer->control_busy;
 }
 
@@ -205,7 +213,7 @@ static bool tend(struct ucx_peer *peer, uint64_t now_ns)
         ucx_credit_pay(peer);
     if (peer->state == UCX_FAILED)
         close_endpoint(peer);
-    if (peer->state == UCX_CLOSING && drained(peer))
+    if (peer->state == UCX_CLOSING && drained(peer, now_ns))
         bury(peer);
     return peer->state == UCX_CONNECTING || peer->state == UCX_GREETING ||
            peer->state == UCX_CLOSING;
