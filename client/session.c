@@ -116,7 +116,8 @@ static void came_in(struct session *session, const struct message *message)
     }
     session->join_ns = INT64_MAX;
     const bool same_epoch = session->epoch == message->epoch;
-    const bool same = session->incarnation == joined->incarnation;
+    const bool same =
+        session->worker == joined->worker && session->incarnation == joined->incarnation;
     const bool same_timeline = session->timeline == message->timeline;
     /* A later one may only be late: it was said before the first parameters came. */
     if (session->unanswered && session->first && !joined->first && same_timeline) {

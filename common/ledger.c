@@ -70,11 +70,22 @@ static void fold_first(struct ledger *ledger, const struct record *record)
                                           .verdict = VERDICT_ADMITTED});
 }
 
+/* Its number goes to another identity: its counts must not, and must not be lost either. What was
+ * fenced off stays so. */
+static void depart(struct ledger *ledger, struct ledger_worker *worker)
+{
+    for (uint32_t i = 0; i < VERDICTS; i++)
+        ledger->departed[i] += worker->verdicts[i];
+    memset(worker->verdicts, 0, sizeof worker->verdicts);
+}
+
 static void fold_join(struct ledger *ledger, const struct record_join *join)
 {
     struct ledger_worker *worker = &ledger->workers[join->worker];
     if (join->worker == ledger->workers_count)
         ledger->workers_count++;
+    else if (strcmp(worker->identity, join->identity) != 0)
+        depart(ledger, worker);
     worker->state = WORKER_LIVE;
     worker->role = join->role;
     worker->incarnation = join->incarnation;
@@ -233,11 +244,18 @@ uint32_t ledger_find(const struct ledger *ledger, const char *identity)
     return WORKERS_MAX;
 }
 
-bool ledger_fenced(const struct ledger *ledger, uint32_t worker, const uint8_t nonce[16])
+static bool fences(const struct ledger_worker *known, const uint8_t nonce[16])
 {
-    const struct ledger_worker *known = &ledger->workers[worker];
     for (uint32_t i = 0; i < known->fenced_count && i < LEDGER_FENCED; i++)
         if (memcmp(known->fenced[i], nonce, sizeof known->fenced[i]) == 0)
+            return true;
+    return false;
+}
+
+bool ledger_fenced(const struct ledger *ledger, const uint8_t nonce[16])
+{
+    for (uint32_t i = 0; i < ledger->workers_count; i++)
+        if (fences(&ledger->workers[i], nonce))
             return true;
     return false;
 }

@@ -52,7 +52,7 @@ struct ledger_worker {
                                           coordinator */
     uint32_t fenced_count;             /* ever; the newest are kept */
     uint64_t last_sequence;            /* newest with a verdict; the next one judged is + 1 */
-    uint64_t verdicts[VERDICTS];
+    uint64_t verdicts[VERDICTS];       /* of its identity */
     struct ledger_receipt receipts[LEDGER_RECEIPTS]; /* by sequence modulo LEDGER_RECEIPTS */
 };
 
@@ -76,7 +76,11 @@ struct ledger {
     struct law_settings settings;  /* as asked for. law.settings has the stride (and the window
                                       with it, when they are equal) lowered to what live workers
                                       can have in flight, but never below what is fresh */
-    uint32_t workers_count;        /* numbers given so far: 0 .. workers_count - 1 */
+    uint32_t workers_count;        /* numbers given so far: 0 .. workers_count - 1. One whose worker
+                                      left may be given to another identity: incarnations go on, so
+                                      no name ever means two, but the window may have entries of
+                                      the one before */
+    uint64_t departed[VERDICTS];   /* of those whose number another identity has now */
     struct optimizer_options optimizer;
     struct law law; /* settings in force, window, version */
     struct ledger_worker workers[WORKERS_MAX];
@@ -114,8 +118,9 @@ const struct ledger_receipt *ledger_receipt(const struct ledger *ledger, const s
 /* The live worker with this identity, or WORKERS_MAX. */
 uint32_t ledger_find(const struct ledger *ledger, const char *identity);
 
-/* Whether this nonce was replaced by another under this number. */
-bool ledger_fenced(const struct ledger *ledger, uint32_t worker, const uint8_t nonce[16]);
+/* Whether this nonce was replaced by another, under whichever number: its own may be another's by
+ * now. */
+bool ledger_fenced(const struct ledger *ledger, const uint8_t nonce[16]);
 
 uint64_t ledger_version(const struct ledger *ledger);
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MAGIC = 0x31444547 }; /* "GED1" */
+enum { MAGIC = 0x32444547 }; /* "GED2" */
 
 /* Beyond the end reads give 0 and set `torn`, which is looked at once. */
 struct cursor {
@@ -221,6 +221,8 @@ static void walk_head(struct cursor *cursor, struct ledger *ledger)
     walk_settings(cursor, &ledger->settings);
     walk_optimizer(cursor, &ledger->optimizer);
     u32(cursor, &ledger->workers_count);
+    for (uint32_t i = 0; i < VERDICTS; i++)
+        u64(cursor, &ledger->departed[i]);
 }
 
 static void walk(struct cursor *cursor, struct ledger *ledger)

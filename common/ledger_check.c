@@ -99,7 +99,7 @@ static gradweir_status check_join(const struct ledger *ledger, const struct reco
         return join->incarnation == 1 ? GRADWEIR_OK
                                       : refuse(record, "a new worker's incarnation is 1");
     const struct ledger_worker *worker = &ledger->workers[join->worker];
-    if (worker->state == WORKER_LIVE || strcmp(worker->identity, join->identity) != 0)
+    if (worker->state == WORKER_LIVE)
         return refuse(record, "the number is taken");
     if (join->incarnation != worker->incarnation + 1)
         return refuse(record, "the incarnation is not the next");

@@ -14,9 +14,11 @@
 struct lying {
     struct record_admit admit;
     uint64_t index, version; /* of its record; newest version then */
+    uint32_t share;          /* whose it is: its number may be another's by now */
 };
 
-struct share {
+struct share { /* of an identity */
+    char identity[64];
     uint64_t gradients, staleness;
     double weight, norm_max;
 };
@@ -27,7 +29,9 @@ struct blame {
     struct ledger ledger;
     struct record record, step; /* step: the one that waits for its SUMMED */
     struct lying slots[SLOTS_MAX];
-    struct share shares[WORKERS_MAX];
+    struct share *shares; /* as they came */
+    uint32_t shares_count;
+    uint32_t share_of[WORKERS_MAX]; /* who has the number now */
     double weight;
     uint64_t steps, last; /* told; the newest version */
 };
@@ -49,10 +53,10 @@ static void tell_entry(struct blame *blame, const struct record_step *step,
 {
     const struct lying *lying = &blame->slots[entry->slot];
     const struct record_admit *admit = &lying->admit;
-    const char *identity = blame->ledger.workers[admit->name.worker].identity;
+    struct share *share = &blame->shares[lying->share];
+    const char *identity = share->identity;
     const uint64_t used = step->version - 1, staleness = used - admit->basis;
     const double weight = (double)float_of(entry->weight);
-    struct share *share = &blame->shares[admit->name.worker];
     share->gradients++;
     share->staleness += staleness;
     share->weight += weight;
@@ -97,7 +101,8 @@ static void note(struct blame *blame)
     const struct blame_options *options = blame->options;
     if (record->kind == RECORD_ADMIT)
         blame->slots[record->admit.slot] =
-            (struct lying){record->admit, record->index, ledger_version(&blame->ledger)};
+            (struct lying){record->admit, record->index, ledger_version(&blame->ledger),
+                           blame->share_of[record->admit.name.worker]};
     if (record->kind != RECORD_STEP && record->kind != RECORD_SUMMED)
         return;
     if (record->kind == RECORD_STEP)
@@ -114,16 +119,35 @@ static void note(struct blame *blame)
 static void tell_shares(const struct blame *blame)
 {
     fprintf(blame->options->out, "\n%" PRIu64 " steps, by worker:\n", blame->steps);
-    for (uint32_t i = 0; i < blame->ledger.workers_count; i++) {
+    for (uint32_t i = 0; i < blame->shares_count; i++) {
         const struct share *share = &blame->shares[i];
         if (share->gradients)
             fprintf(blame->options->out,
                     "  %-16s read %6" PRIu64 " times, %5.1f %% of the weight, staleness mean %.2f, "
                     "largest norm %.6g\n",
-                    blame->ledger.workers[i].identity, share->gradients,
+                    share->identity, share->gradients,
                     blame->weight > 0 ? 100 * share->weight / blame->weight : 0.0,
                     (double)share->staleness / (double)share->gradients, share->norm_max);
     }
+}
+
+/* A number may have been another's before: shares are by identity. */
+static gradweir_status note_join(struct blame *blame, const struct record_join *join)
+{
+    uint32_t i = 0;
+    while (i < blame->shares_count && strcmp(blame->shares[i].identity, join->identity) != 0)
+        i++;
+    if (i == blame->shares_count) {
+        struct share *more = realloc(blame->shares, (i + 1) * sizeof *more);
+        if (!more)
+            return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u workers", i + 1);
+        blame->shares = more;
+        more[i] = (struct share){.gradients = 0};
+        memcpy(more[i].identity, join->identity, sizeof more[i].identity);
+        blame->shares_count++;
+    }
+    blame->share_of[join->worker] = i;
+    return GRADWEIR_OK;
 }
 
 static gradweir_status fold(struct blame *blame)
@@ -140,6 +164,8 @@ static gradweir_status fold(struct blame *blame)
         if (blame->record.kind == RECORD_STEP && blame->record.step.version > blame->options->to)
             break;
         TRY(ledger_apply(&blame->ledger, &blame->record));
+        if (blame->record.kind == RECORD_JOIN)
+            TRY(note_join(blame, &blame->record.join));
         note(blame);
     }
     if (status != GRADWEIR_OK && status != GRADWEIR_ERR_AGAIN)
@@ -159,6 +185,7 @@ gradweir_status blame_run(const struct blame_options *options)
     if (blame->steps)
         tell_shares(blame);
     recording_reader_free(blame->reader);
+    free(blame->shares);
     free(blame);
     return status;
 }

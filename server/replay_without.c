@@ -10,7 +10,8 @@
 
 struct replay_without {
     char identity[64];
-    uint32_t worker;      /* its number, once it has joined: an identity keeps its number */
+    uint32_t worker;      /* its number while it has one: another's, once it has left, at times */
+    bool lies[SLOTS_MAX]; /* whose newest gradient is the worker's */
     struct ledger ledger; /* of the run as it was */
     struct record was;    /* the record at hand, as it was */
     struct law rest;      /* the window without the worker, at the step at hand */
@@ -80,7 +81,7 @@ static uint32_t take_rest(struct replay_without *without)
         struct law_entry gone;
         while (law_retired(&without->rest, &gone))
             ;
-        if (entry->worker != without->worker)
+        if (!without->lies[entry->slot])
             law_admit(&without->rest, entry);
     }
     return law_size(&without->rest);
@@ -100,7 +101,7 @@ static bool reads_worker(const struct replay_without *without, const struct reco
     for (uint32_t i = 0; i < law_size(law); i++)
         for (uint32_t k = 0; k < step->entries_count; k++)
             if (law_at(law, i)->slot == step->entries[k].slot &&
-                law_at(law, i)->worker == without->worker)
+                without->lies[law_at(law, i)->slot])
                 return true;
     return false;
 }
@@ -139,6 +140,10 @@ gradweir_status replay_without_record(struct replay_without *without, const stru
     TRY(ledger_apply(&without->ledger, &without->was));
     if (record->kind == RECORD_JOIN && strcmp(record->join.identity, without->identity) == 0)
         without->worker = record->join.worker;
+    else if (record->kind == RECORD_JOIN && record->join.worker == without->worker)
+        without->worker = UINT32_MAX;
+    if (record->kind == RECORD_ADMIT)
+        without->lies[record->admit.slot] = replay_without_leaves(without, record);
     result->left_out += replay_without_leaves(without, record);
     if (record->kind == RECORD_FIRST)
         result->first_kept = record->first.name.worker == without->worker;

@@ -20,8 +20,8 @@ static const char *join_refused(const struct order *order, const struct message_
                                 int32_t *status)
 {
     *status = GRADWEIR_ERR_MISMATCH;
-    if (join->protocol_newest < PROTOCOL_OLDEST || join->protocol_oldest > PROTOCOL_VERSION)
-        return "we do not speak each other's protocol";
+    if (!roster_protocol(join->protocol_oldest, join->protocol_newest))
+        return fail_reason();
     if (join->job != 0 && join->job != order->options.job)
         return "another job runs here";
     *status = GRADWEIR_ERR_INVALID;
@@ -112,6 +112,28 @@ static void append_join(struct order *order, uint32_t index, const struct messag
     worker->numbers_count = 0;
 }
 
+/* Its number of before, a new one, or that of one that left: first of those whose number fences
+ * nobody off, the one that came earliest. WORKERS_MAX: all are here. */
+static uint32_t find_number(const struct order *order, const char *identity)
+{
+    const struct ledger *ledger = &order->ledger;
+    const uint32_t known = find_identity(order, identity);
+    const uint32_t most = order->options.numbers_max ? order->options.numbers_max : WORKERS_MAX;
+    uint32_t best = WORKERS_MAX;
+    if (known < ledger->workers_count || known < most)
+        return known;
+    for (uint32_t i = 0; i < ledger->workers_count; i++) {
+        if (ledger->workers[i].state == WORKER_LIVE)
+            continue;
+        const bool fences = ledger->workers[i].fenced_count > 0;
+        const bool best_fences = best < WORKERS_MAX && ledger->workers[best].fenced_count > 0;
+        if (best == WORKERS_MAX || fences < best_fences ||
+            (fences == best_fences && order->workers[i].join_at < order->workers[best].join_at))
+            best = i;
+    }
+    return best < WORKERS_MAX ? best : known;
+}
+
 static uint32_t live_count(const struct order *order)
 {
     uint32_t live = 0;
@@ -120,22 +142,30 @@ static uint32_t live_count(const struct order *order)
     return live;
 }
 
+static void deny_full(struct order *order, uint32_t peer)
+{
+    char text[TEXT_MAX];
+    snprintf(text, sizeof text,
+             "workers_max = %u, and %u are here, those counted whose lease is not over yet",
+             order->options.workers_max, live_count(order));
+    roster_deny(order, peer, GRADWEIR_ERR_FULL, text);
+}
+
 static void take(struct order *order, struct peer *peer)
 {
     struct message_join *join = &peer->join;
     name_it(order, join);
-    uint32_t index = find_identity(order, join->identity);
-    const bool is_known = index < order->ledger.workers_count;
-    struct ledger_worker *known = &order->ledger.workers[index < WORKERS_MAX ? index : 0];
-    const bool live = is_known && known->state == WORKER_LIVE;
+    const uint32_t index = find_number(order, join->identity);
+    const struct ledger_worker *known = &order->ledger.workers[index < WORKERS_MAX ? index : 0];
+    const bool live = index < order->ledger.workers_count && known->state == WORKER_LIVE;
     peer->state = PEER_NEW;
-    if (is_known && ledger_fenced(&order->ledger, index, join->nonce)) {
+    if (ledger_fenced(&order->ledger, join->nonce)) {
         roster_deny(order, peer->number, GRADWEIR_ERR_FENCED,
                     "another process has joined under this identity");
         return;
     }
     if (!live && (index >= WORKERS_MAX || live_count(order) >= order->options.workers_max)) {
-        roster_deny(order, peer->number, GRADWEIR_ERR_FULL, "workers_max are here already");
+        deny_full(order, peer->number);
         return;
     }
     if (live && memcmp(known->nonce, join->nonce, NONCE_BYTES) == 0)

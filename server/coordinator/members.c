@@ -105,8 +105,8 @@ static const char *refused(const struct order *order, const struct peer *peer,
                            const struct message_enlist *enlist, int32_t *status)
 {
     *status = GRADWEIR_ERR_MISMATCH;
-    if (enlist->protocol_newest < PROTOCOL_OLDEST || enlist->protocol_oldest > PROTOCOL_VERSION)
-        return "we do not speak each other's protocol";
+    if (!roster_protocol(enlist->protocol_oldest, enlist->protocol_newest))
+        return fail_reason();
     if (enlist->job != 0 && enlist->job != order->options.job)
         return "this is another job";
     *status = GRADWEIR_ERR_INVALID;

@@ -39,6 +39,8 @@ struct order_options {
     uint8_t instance[NONCE_BYTES]; /* of this process, likewise: two may try for one epoch */
     uint32_t shards;               /* members of the first MAP */
     uint32_t workers_max;
+    uint32_t numbers_max;     /* after so many worker numbers, those of workers that left are given
+                                 again before new ones; 0: WORKERS_MAX */
     uint32_t queue;           /* slots beyond the window */
     uint64_t queue_bytes_max; /* of a shard's slots; 0: no bound. The queue is lowered to fit */
     uint32_t window_max;      /* slots for the window; at least law.window */

@@ -203,6 +203,8 @@ void roster_deny(struct order *order, uint32_t peer, int32_t status, const char 
 void roster_page(struct order *order, struct peer *peer, const struct message_page *page);
 void roster_lost(struct order *order, uint32_t number);
 void roster_leases(struct order *order);
+/* Whether we speak a protocol that a peer of these speaks; else fail_reason names all four. */
+bool roster_protocol(uint32_t oldest, uint32_t newest);
 bool roster_live(const struct order *order, uint32_t worker); /* a worker, not a reader */
 
 /* queue_fit.c: lowers the queue so that a shard's slots fit into queue_bytes_max; ERR_FULL when not

@@ -141,6 +141,10 @@ static gradweir_status check_prefixes(const struct order *order)
 static void rebuild_workers(struct order *order)
 {
     memset(order->workers, 0, sizeof order->workers);
+    for (uint32_t verdict = 0; verdict < VERDICTS; verdict++) {
+        order->figures.verdicts[verdict] += order->ledger.departed[verdict];
+        order->figures.pushes += order->ledger.departed[verdict];
+    }
     for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
         const struct ledger_worker *known = &order->ledger.workers[i];
         struct order_worker *worker = &order->workers[i];

@@ -42,6 +42,16 @@ void roster_deny(struct order *order, uint32_t peer, int32_t status, const char 
     snprintf(message->denied.text, sizeof message->denied.text, "%s", text);
 }
 
+bool roster_protocol(uint32_t oldest, uint32_t newest)
+{
+    if (newest >= PROTOCOL_OLDEST && oldest <= PROTOCOL_VERSION)
+        return true;
+    return fail(GRADWEIR_ERR_MISMATCH,
+                "you speak protocol %u to %u, the coordinator %d to %d: use programs of one "
+                "version",
+                oldest, newest, PROTOCOL_OLDEST, PROTOCOL_VERSION) == GRADWEIR_OK;
+}
+
 bool roster_live(const struct order *order, uint32_t worker)
 {
     const struct ledger_worker *known = &order->ledger.workers[worker];

@@ -52,7 +52,8 @@ void check_placed(struct sim *sim, uint32_t index, const struct message_place *p
         sim->generations[place->slot] = place->generation;
         sim->owners[place->slot] = place->name;
     }
-    check_queue(sim, coordinator);
+    if (!held) /* whose records are not in the log any more lie in their places once more */
+        check_queue(sim, coordinator);
 }
 
 /* A record admits what lies there. A coordinator may admit what has landed under another. */

@@ -133,6 +133,10 @@ void settings_choose(struct sim *sim)
                                     .parameter_slots = pick(sim, 3, 5),
                                     .ring = chance(&sim->random, 0.3) ? 32 : 128,
                                     .law = order->law};
+    if (sim->seed % 3 == 0 && !order->sync) { /* numbers are given again at once */
+        order->workers_max = SIM_WORKERS + SIM_WORKERS / 2;
+        order->numbers_max = 1;
+    }
     order->window_max = order->law.window + pick(sim, 0, 2);
     if (order->sync) { /* it waits for one of each, so each needs room */
         order->window_max = order->queue = SIM_WORKERS;

@@ -178,6 +178,16 @@ void worker_message(struct sim *sim, uint32_t index, const struct message *messa
     control_to_coordinator(sim, actor_worker(index), &page);
 }
 
+/* Where numbers are given again: a new process has a new name once the old one has left. */
+static void name_anew(struct sim *sim, uint32_t index)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    const uint32_t process = sim->actors[actor_worker(index)].process;
+    if (sim->settings.order.numbers_max && process > 1 &&
+        ledger_find(&sim->ledger, worker->identity) == WORKERS_MAX)
+        snprintf(worker->identity, sizeof worker->identity, "w%u.%u", index, process);
+}
+
 /* A fresh process under the worker's identity. */
 void worker_start(struct sim *sim, uint32_t index)
 {
@@ -197,6 +207,7 @@ void worker_start(struct sim *sim, uint32_t index)
                                       .moments = sim->model->moments,
                                       .resend_ns = sim->settings.resend_ns,
                                       .retry_ns = sim->settings.retry_ns};
+    name_anew(sim, index);
     memcpy(options.identity, worker->identity, sizeof options.identity);
     for (uint32_t i = 0; i < NONCE_BYTES; i++)
         options.nonce[i] = (uint8_t)random_next(&sim->random);

@@ -250,3 +250,30 @@ Test(ledger, a_worker_comes_back_under_its_number_with_the_next_incarnation)
     cr_assert_eq(ledger.workers[0].last_sequence, 0);
     cr_assert_eq(ledger.workers[0].verdicts[VERDICT_ADMITTED], 1, "counters add up");
 }
+
+static gradweir_status join_named(uint32_t worker, uint64_t incarnation, char identity)
+{
+    struct record_join *j = &fresh(RECORD_JOIN)->join;
+    *j = (struct record_join){
+        .worker = worker, .incarnation = incarnation, .role = ROLE_WORKER, .outstanding_max = 1};
+    j->identity[0] = identity;
+    return append();
+}
+
+Test(ledger, a_number_goes_to_another_identity_when_its_worker_left_and_names_stay_apart)
+{
+    map(1, 1);
+    join(0, 1, 8);
+    join(1, 1, 8);
+    first();
+    cr_assert_eq(join_named(1, 2, 'z'), GRADWEIR_ERR_PROTOCOL, "it lives");
+    cr_assert_eq(admit(1, 1, 3), GRADWEIR_OK);
+    leave(1);
+    cr_assert_eq(join_named(1, 1, 'z'), GRADWEIR_ERR_PROTOCOL, "its incarnation was another's");
+    cr_assert_eq(join_named(1, 2, 'z'), GRADWEIR_OK, "%s", fail_reason());
+    cr_assert_eq(ledger.workers_count, 2);
+    cr_assert_eq(ledger.workers[1].verdicts[VERDICT_ADMITTED], 0, "those were another's");
+    cr_assert_eq(ledger.departed[VERDICT_ADMITTED], 1, "and are not lost");
+    cr_assert_eq(admit(1, 2, 4), GRADWEIR_ERR_PROTOCOL, "a late name of the one before");
+    cr_assert_eq(step(1, (uint32_t[]){3}, 1), GRADWEIR_OK, "%s", fail_reason());
+}

@@ -283,3 +283,58 @@ Test(order_roster, planted_faults_are_felt)
     cr_assert_not_null(bench_sent(&b, 101, MESSAGE_RECEIPT, 0));
     bench_end(&b);
 }
+
+static void bye(uint32_t peer, uint32_t worker)
+{
+    struct message message = {.kind = MESSAGE_BYE, .bye = {.name = bench_name(worker, 0)}};
+    message.bye.name.incarnation = order_ledger(b.order)->workers[worker].incarnation;
+    bench_say(&b, peer, &message);
+    bench_log(&b);
+}
+
+Test(order_roster, numbers_of_those_who_left_are_given_again_and_late_words_of_theirs_are_not_taken)
+{
+    bench_init(&b);
+    b.options.workers_max = b.options.numbers_max = 2;
+    bench_start(&b, true);
+    bench_join_as(&b, 102, 'b', 2);
+    bench_log(&b);
+    bench_join_as(&b, 103, 'c', 3);
+    const struct message *denied = bench_sent(&b, 103, MESSAGE_DENIED, 0);
+    cr_assert(denied && denied->denied.status == GRADWEIR_ERR_FULL);
+    cr_assert(strstr(denied->denied.text, "workers_max = 2, and 2 are here"), "%s",
+              denied->denied.text);
+    for (uint32_t i = 0; i < 40; i++) {
+        bye(102 + i, 1);
+        bench_event(&b, ORDER_LOST, 102 + i);
+        bench_join_as(&b, 103 + i, (char)('c' + i % 20), (uint8_t)(3 + i));
+        bench_log(&b);
+        const struct message *joined = bench_sent(&b, 103 + i, MESSAGE_JOINED, 0);
+        cr_assert(joined && joined->joined.worker == 1, "%u", i);
+        cr_assert_eq(joined->joined.incarnation, 2 + i);
+        bench_ask(&b, 1, 1); /* its first incarnation, from the connection of now */
+        cr_assert_null(bench_sent(&b, 102, MESSAGE_PLACE, 0));
+        cr_assert_null(bench_sent(&b, 103 + i, MESSAGE_PLACE, 0));
+    }
+    bench_end(&b);
+}
+
+Test(order_roster, who_was_replaced_stays_out_when_its_number_is_anothers)
+{
+    bench_init(&b);
+    b.options.workers_max = b.options.numbers_max = 2;
+    bench_start(&b, true);
+    bench_join_as(&b, 102, 'b', 2);
+    bench_log(&b);
+    bench_join_as(&b, 103, 'b', 3);
+    bench_log(&b);
+    bye(103, 1);
+    bench_join_as(&b, 104, 'c', 4);
+    bench_log(&b);
+    cr_assert_not_null(bench_sent(&b, 104, MESSAGE_JOINED, 0));
+    bye(104, 1);
+    bench_join_as(&b, 105, 'b', 2);
+    const struct message *denied = bench_sent(&b, 105, MESSAGE_DENIED, 0);
+    cr_assert(denied && denied->denied.status == GRADWEIR_ERR_FENCED);
+    bench_end(&b);
+}

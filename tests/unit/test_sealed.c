@@ -141,12 +141,12 @@ Test(sealed, replaced_nonces_are_remembered_in_the_ledger_and_in_its_bytes)
 {
     grow(0);
     const uint8_t old[16] = {1, 9}, now[16] = {2, 9}, other[16] = {7, 9};
-    cr_assert(ledger_fenced(&ledger, 0, old));
-    cr_assert(!ledger_fenced(&ledger, 0, now) && !ledger_fenced(&ledger, 0, other));
+    cr_assert(ledger_fenced(&ledger, old));
+    cr_assert(!ledger_fenced(&ledger, now) && !ledger_fenced(&ledger, other));
     leave(0, 2, LEAVE_LEASE);
-    cr_assert(!ledger_fenced(&ledger, 0, now), "who lost its lease may come again");
+    cr_assert(!ledger_fenced(&ledger, now), "who lost its lease may come again");
     cr_assert_eq(ledger_read(bytes, written(), &back), GRADWEIR_OK);
-    cr_assert(ledger_fenced(&back, 0, old));
+    cr_assert(ledger_fenced(&back, old));
 }
 
 Test(sealed, contents_that_are_torn_or_hold_other_messages_are_refused)

@@ -142,6 +142,19 @@ Test(session_push, another_incarnation_ends_what_had_a_place_and_renames_what_ha
     cr_assert_eq(bench_said(MESSAGE_ASK)->ask.name.incarnation, 2);
 }
 
+Test(session_push, the_same_incarnation_of_another_number_is_another)
+{
+    bench_come_in(1);
+    bench_push(0, PURPOSE_GRADIENT, 0);
+    bench_give_place(1, 9, 0);
+    bench_send_rest(0, 0);
+    struct message message = bench_joined_message(1);
+    message.joined.worker++;
+    bench_hear(5, &message);
+    cr_assert(bench_nth(SESSION_VERDICT, 0));
+    cr_assert_eq(bench_nth(SESSION_VERDICT, 0)->status, GRADWEIR_ERR_LOST);
+}
+
 Test(session_push, uses_the_place_that_came_with_a_receipt_without_asking)
 {
     bench_come_in(1);
