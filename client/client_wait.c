@@ -46,10 +46,11 @@ static void tell_refusal(struct gradweir_client *client, const struct session_ac
     gradweir_receipt named = {.status = GRADWEIR_OK};
     if (from->verdict == VERDICT_NOT_FINITE)
         name_tensor(client, from->detail, &named);
+    const bool large = from->verdict == VERDICT_NOT_FINITE && !named.tensor[0];
     client_tell(client, GRADWEIR_EVENT_PUSH_REFUSED, action->status, "push %llu: %s %s",
                 (unsigned long long)from->name.sequence,
                 from->verdict ? verdict_name(from->verdict) : "its fate is not known here",
-                named.tensor);
+                large ? "(an element is above magnitude_max)" : named.tensor);
 }
 
 void client_verdict(struct gradweir_client *client, const struct session_action *action)

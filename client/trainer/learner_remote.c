@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT_MS = 60000, SHARED = 2 };
+enum { JOIN_MS = 10000, SHARED = 2, STATUS_BYTES = 1 << 20 };
 
 struct learner_remote {
     struct learner learner;
     size_t n;
     uint64_t poison;
+    uint32_t patience_ms;
     gradweir_client *client;
     gradweir_tensor tensors[NETWORK_TENSORS_MAX + SHARED];
     float *parameters, *gradient;
@@ -23,6 +24,41 @@ struct learner_remote {
     struct statistics carried[SHARED]; /* what the push under way carries: bound as gradient */
     struct statistics pulled[SHARED];  /* of all workers, with the last pull */
 };
+
+/* The limit that is in force, from the servers' status; 0: they do not say. */
+static double magnitude_max(struct learner_remote *remote)
+{
+    static const char name[] = "\"magnitude_max\":";
+    char *text = malloc(STATUS_BYTES);
+    double limit = 0;
+    if (text != NULL &&
+        gradweir_status_json(remote->client, 1000, text, STATUS_BYTES) == GRADWEIR_OK) {
+        const char *place = strstr(text, name);
+        limit = place != NULL ? strtod(place + strlen(name), NULL) : 0;
+    }
+    free(text);
+    return limit;
+}
+
+/* No tensor is named when all its elements are finite, and one too large. */
+static void say_not_finite(struct learner_remote *remote, const gradweir_receipt *receipt)
+{
+    char what[160];
+    if (receipt->tensor[0] != '\0') {
+        snprintf(what, sizeof(what), "has a NaN or infinity in %s", receipt->tensor);
+    } else {
+        char limit[32] = "";
+        const double known = magnitude_max(remote);
+        if (known > 0)
+            snprintf(limit, sizeof(limit), " %g", known);
+        snprintf(what, sizeof(what),
+                 "is too large: an element is above the servers' magnitude_max%s", limit);
+    }
+    fprintf(stderr,
+            "gradweir-train: NOT_FINITE: push %llu %s; it was applied nowhere, and training goes "
+            "on\n",
+            (unsigned long long)receipt->sequence, what);
+}
 
 static void count(struct learner_remote *remote, const gradweir_receipt *receipt)
 {
@@ -35,10 +71,7 @@ static void count(struct learner_remote *remote, const gradweir_receipt *receipt
     counts->not_finite += not_finite;
     counts->not_finite_in_row = not_finite ? counts->not_finite_in_row + 1 : 0;
     if (not_finite)
-        fprintf(stderr,
-                "gradweir-train: NOT_FINITE: push %llu has a NaN or infinity in %s; it was "
-                "applied nowhere, and training goes on\n",
-                (unsigned long long)receipt->sequence, receipt->tensor);
+        say_not_finite(remote, receipt);
     if (!admitted)
         return;
     counts->staleness_sum += (double)receipt->staleness;
@@ -52,7 +85,8 @@ static gradweir_status hear_verdict(struct learner_remote *remote)
     gradweir_receipt receipt;
     if (remote->pushed == 0)
         return GRADWEIR_OK;
-    const gradweir_status status = gradweir_wait(remote->client, remote->pushed, WAIT_MS, &receipt);
+    const gradweir_status status =
+        gradweir_wait(remote->client, remote->pushed, remote->patience_ms, &receipt);
     if (status != GRADWEIR_OK && status != GRADWEIR_ERR_LOST)
         return status;
     remote->pushed = 0;
@@ -74,7 +108,7 @@ static gradweir_status pull(struct learner *learner, float *parameters)
     if (status == GRADWEIR_OK)
         status = gradweir_pull(remote->client, &ticket);
     if (status == GRADWEIR_OK)
-        status = gradweir_wait(remote->client, ticket, WAIT_MS, NULL);
+        status = gradweir_wait(remote->client, ticket, remote->patience_ms, NULL);
     if (status != GRADWEIR_OK)
         return status;
     memcpy(parameters, remote->parameters, remote->n * sizeof(float));
@@ -162,6 +196,7 @@ static gradweir_status join(struct learner_remote *remote, const struct train_se
     gradweir_options client;
     gradweir_options_default(&client);
     client.address = options->address;
+    client.connect_timeout_ms = remote->patience_ms < JOIN_MS ? remote->patience_ms : JOIN_MS;
     client.identity = options->identity;
     client.transport = options->transport;
     client.keys = settings->keys;
@@ -170,7 +205,7 @@ static gradweir_status join(struct learner_remote *remote, const struct train_se
     if (status == GRADWEIR_OK)
         status = gradweir_bind(remote->client, remote->tensors, name_tensors(remote, network));
     if (status == GRADWEIR_OK)
-        status = gradweir_offer(remote->client, WAIT_MS);
+        status = gradweir_offer(remote->client, remote->patience_ms);
     return status;
 }
 
@@ -190,6 +225,7 @@ gradweir_status learner_remote_open(const struct train_settings *settings,
                                        .close = close_remote};
     remote->n = network->n_parameters;
     remote->poison = options->poison;
+    remote->patience_ms = (uint32_t)(options->patience_s * 1000);
     remote->parameters = malloc(remote->n * sizeof(float));
     remote->gradient = calloc(remote->n, sizeof(float));
     gradweir_status status = GRADWEIR_ERR_NO_MEMORY;

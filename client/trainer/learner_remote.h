@@ -8,8 +8,9 @@ struct learner_remote_options {
     const char *address;  /* the coordinator's */
     const char *identity; /* this worker's name */
     const char *transport;
-    const float *first; /* parameters to offer, the same in every worker */
-    uint64_t poison;    /* make the gradient of this number NaN; 0: none */
+    const float *first;  /* parameters to offer, the same in every worker */
+    uint64_t patience_s; /* how long servers may be away, or not answer */
+    uint64_t poison;     /* make the gradient of this number NaN; 0: none */
 };
 
 /* Joins the job and waits until it has first parameters. On failure gradweir_last_error tells why.

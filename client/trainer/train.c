@@ -3,10 +3,13 @@
 #include "client/trainer/blas.h"
 #include "client/trainer/evaluation.h"
 #include "client/trainer/pace.h"
+#include "client/trainer/train_checks.h"
 #include "client/trainer/train_loop.h"
 #include "client/trainer/train_run.h"
 #include "client/trainer/train_summary.h"
 #include "client/trainer/train_worker.h"
+
+#include <gradweir/gradweir.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -70,12 +73,22 @@ static gradweir_status finish(const struct train_settings *settings, const struc
     if (settings->evaluate > 0 && !(summary->final_mean_return >= settings->until))
         summary->solved = false;
     summary->digest = train_summary_digest(parameters, network->n_parameters);
+    summary->has_parameters = true;
+    return GRADWEIR_OK;
+}
+
+/* Says what came of it, also when it failed. Returns the exit status. */
+static int conclude(const struct train_settings *settings, gradweir_status status,
+                    struct train_summary *summary)
+{
+    if (status != GRADWEIR_OK)
+        summary->failed = gradweir_status_text(status);
     train_summary_print(summary);
     if (settings->json != NULL && !train_summary_write(summary, settings, settings->json)) {
         fprintf(stderr, "gradweir-train: %s: %s\n", settings->json, strerror(errno));
-        return GRADWEIR_ERR_IO;
+        return 2;
     }
-    return GRADWEIR_OK;
+    return status != GRADWEIR_OK ? 2 : summary->solved ? 0 : 1;
 }
 
 static int run_local(const struct train_settings *settings)
@@ -97,11 +110,7 @@ static int run_local(const struct train_settings *settings)
         learner->close(learner);
     }
     free(parameters);
-    if (status != GRADWEIR_OK) {
-        fprintf(stderr, "gradweir-train: failed with status %d\n", status);
-        return 2;
-    }
-    return summary.solved ? 0 : 1;
+    return conclude(settings, status, &summary);
 }
 
 int main(int argc, char **argv)
@@ -109,11 +118,15 @@ int main(int argc, char **argv)
     blas_restart_single_threaded(argv);
     struct train_settings settings;
     struct train_reason reason = {.text = ""};
-    const gradweir_status status = train_settings_parse(&settings, argc, argv, &reason);
+    gradweir_status status = train_settings_parse(&settings, argc, argv, &reason);
     if (status == GRADWEIR_ERR_STOPPED) {
         train_settings_help(&settings, stdout);
         return 0;
     }
+    if (status == GRADWEIR_OK)
+        status = train_check_options(&settings, &reason);
+    if (status == GRADWEIR_OK)
+        status = train_check_files(&settings, &reason);
     if (status != GRADWEIR_OK) {
         fprintf(stderr, "gradweir-train: %s\n", reason.text);
         return 2;

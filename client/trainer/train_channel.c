@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -45,10 +46,18 @@ void channel_overseer_init(struct channel_overseer *channel, int fd, uint32_t wo
         .overseer = {.hear = hear}, .fd = fd, .worker = worker, .learner = learner};
 }
 
-void channel_finish(struct channel_overseer *channel)
+void channel_finish(const struct channel_overseer *channel, const char *failed)
 {
     struct channel_news news = {.version = channel->learner->version};
+    snprintf(news.failed, sizeof(news.failed), "%s", failed);
     (void)send_news(channel, &news);
+}
+
+void channel_give_up(int fd, uint32_t worker, const char *failed)
+{
+    struct channel_news news = {.worker = worker};
+    snprintf(news.failed, sizeof(news.failed), "%s", failed);
+    (void)send(fd, &news, offsetof(struct channel_news, returns), MSG_NOSIGNAL);
 }
 
 int channel_read(int fd, struct channel_news *news)

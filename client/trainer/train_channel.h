@@ -6,7 +6,7 @@
 #include "client/trainer/learner.h"
 #include "client/trainer/overseer.h"
 
-enum { CHANNEL_RETURNS_MAX = 256 };
+enum { CHANNEL_RETURNS_MAX = 256, CHANNEL_TEXT = 240 };
 
 struct channel_news {
     uint32_t worker;
@@ -15,6 +15,7 @@ struct channel_news {
     uint64_t version;
     double kl;
     struct learner_counts counts; /* all since the worker's start */
+    char failed[CHANNEL_TEXT];    /* with the last news: why it ends; "" as it was told to */
     double returns[CHANNEL_RETURNS_MAX];
 };
 
@@ -29,8 +30,11 @@ struct channel_overseer {
 void channel_overseer_init(struct channel_overseer *channel, int fd, uint32_t worker,
                            const struct learner *learner);
 
-/* A last message after training: the final counts. */
-void channel_finish(struct channel_overseer *channel);
+/* A last message after training: the final counts, and why it failed ("": it did not). */
+void channel_finish(const struct channel_overseer *channel, const char *failed);
+
+/* The only message of a worker that could not begin. */
+void channel_give_up(int fd, uint32_t worker, const char *failed);
 
 /* The run's side: 1 news were read; 0 nothing there; -1 the worker is gone. */
 int channel_read(int fd, struct channel_news *news);

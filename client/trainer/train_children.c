@@ -154,7 +154,8 @@ static bool wait_for_server(struct children *children, const char *port_file)
             break;
         pace_sleep(2);
     }
-    fprintf(stderr, "gradweir-train: the server did not start\n");
+    fprintf(stderr, "gradweir-train: the server did not start: %s\n",
+            children->server.pid == 0 ? child_end(&children->server).text : "it does not listen");
     return false;
 }
 
@@ -177,6 +178,7 @@ bool children_start_server(struct children *children, const struct train_setting
         run_program(path, arguments.words);
     }
     children->server = (struct child){.pid = pid > 0 ? pid : 0, .channel = -1};
+    children->server_started = pid > 0;
     const bool started = pid > 0 && wait_for_server(children, port_file);
     unlink(port_file);
     rmdir(children->folder);
@@ -227,7 +229,24 @@ static bool look(struct children *children, struct child *child)
     children->cpu_s += (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                        1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
     child->pid = 0;
+    child->status = status;
     return true;
+}
+
+struct child_end child_end(const struct child *child)
+{
+    struct child_end end;
+    if (WIFSIGNALED(child->status))
+        snprintf(end.text, sizeof(end.text), "was killed by signal %d (%s)",
+                 WTERMSIG(child->status), strsignal(WTERMSIG(child->status)));
+    else
+        snprintf(end.text, sizeof(end.text), "ended with status %d", WEXITSTATUS(child->status));
+    return end;
+}
+
+bool children_server_gone(const struct children *children)
+{
+    return children->server_started && children->server.pid == 0;
 }
 
 size_t children_look(struct children *children)
@@ -245,8 +264,10 @@ void children_end_workers(struct children *children, double seconds)
     while (children_look(children) > 0) {
         if (pace_wall_seconds() > end)
             for (size_t i = 0; i < children->n_workers; i++)
-                if (children->workers[i].pid != 0)
+                if (children->workers[i].pid != 0) {
+                    children->workers[i].stuck = true;
                     kill(children->workers[i].pid, SIGKILL);
+                }
         pace_sleep(2);
     }
     for (size_t i = 0; i < children->n_workers; i++)

@@ -7,6 +7,7 @@
 #include "client/trainer/train_children.h"
 #include "client/trainer/train_curve.h"
 #include "client/trainer/train_loop.h"
+#include "client/trainer/train_reader.h"
 #include "client/trainer/train_status.h"
 #include "client/trainer/train_summary.h"
 
@@ -21,11 +22,13 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { PULL_S = 10 };
+
 struct run {
     const struct train_settings *settings;
     struct network network;
     struct children children;
-    gradweir_client *reader; /* NULL until the first news have come */
+    struct train_reader reader;
     float *parameters;
     struct return_window window;
     struct learner_counts counts[CHILDREN_MAX];
@@ -36,6 +39,8 @@ struct run {
     double began, second, last_pushes;
     bool solved, kill_done;
     bool gone[CHILDREN_MAX];
+    char reason[300]; /* of the last worker that failed */
+    char failed[400]; /* why there is no result; "" so far there may be one */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -71,26 +76,9 @@ static struct learner_counts pooled(const struct run *run)
     return all;
 }
 
-/* The newest parameters, as a reader. */
-static bool pull(struct run *run)
+static bool pull(struct run *run, double seconds)
 {
-    gradweir_ticket ticket;
-    gradweir_options options;
-    char identity[128]; /* the first worker's key, and yet not the first worker */
-    snprintf(identity, sizeof(identity), "%s-0/run", run->settings->identity);
-    gradweir_options_default(&options);
-    options.address = run->children.address;
-    options.identity = identity;
-    options.keys = run->settings->keys;
-    options.insecure = run->settings->insecure;
-    options.role = GRADWEIR_READER;
-    if (run->reader == NULL && (gradweir_open(&options, &run->reader) != GRADWEIR_OK ||
-                                gradweir_bind(run->reader, NULL, 0) != GRADWEIR_OK))
-        return false;
-    return gradweir_pull(run->reader, &ticket) == GRADWEIR_OK &&
-           gradweir_wait(run->reader, ticket, 10000, NULL) == GRADWEIR_OK &&
-           gradweir_parameters(run->reader, run->parameters, run->network.n_parameters) ==
-               GRADWEIR_OK;
+    return train_reader_pull(&run->reader, seconds, run->parameters, run->network.n_parameters);
 }
 
 static double evaluate(const struct run *run, uint64_t stream)
@@ -110,7 +98,7 @@ static bool is_solved(struct run *run)
     if (run->settings->evaluate == 0)
         return true;
     run->trials++;
-    return pull(run) && evaluate(run, run->trials) >= run->settings->until;
+    return pull(run, PULL_S) && evaluate(run, run->trials) >= run->settings->until;
 }
 
 static void hear(struct run *run, const struct channel_news *news)
@@ -124,6 +112,22 @@ static void hear(struct run *run, const struct channel_news *news)
         run->version = news->version;
     for (uint32_t i = 0; i < news->n_returns; i++)
         return_window_add(&run->window, news->returns[i]);
+    if (news->failed[0] != '\0')
+        snprintf(run->reason, sizeof(run->reason), "worker-%u: %.*s", news->worker,
+                 CHANNEL_TEXT - 1, news->failed);
+}
+
+/* Why nothing more can come of this run, as soon as that is known. */
+static void find_failure(struct run *run, bool any_left)
+{
+    if (run->failed[0] != '\0')
+        return;
+    children_look(&run->children);
+    if (children_server_gone(&run->children))
+        snprintf(run->failed, sizeof(run->failed), "the server that this run started %s",
+                 child_end(&run->children.server).text);
+    else if (!any_left && run->reason[0] != '\0')
+        snprintf(run->failed, sizeof(run->failed), "no worker is left: %s", run->reason);
 }
 
 static void say_gone(struct run *run, size_t index)
@@ -160,8 +164,10 @@ static bool listen(struct run *run, int timeout_ms)
             say_gone(run, i);
         left += !run->gone[i];
     }
-    run->solved = run->solved || is_solved(run);
-    return left > 0 && !run->solved && run->env_steps < run->settings->max_steps && !interrupted;
+    find_failure(run, left > 0);
+    run->solved = run->solved || (run->failed[0] == '\0' && is_solved(run));
+    return left > 0 && run->failed[0] == '\0' && !run->solved &&
+           run->env_steps < run->settings->max_steps && !interrupted;
 }
 
 static void say_second(struct run *run)
@@ -182,8 +188,8 @@ static void say_second(struct run *run)
     run->last_pushes = (double)counts.pushes;
     if (!run->settings->progress && !isatty(STDOUT_FILENO))
         return;
-    if (run->reader != NULL || pull(run))
-        train_status_ask(run->reader, &status);
+    if (run->failed[0] == '\0' && (run->reader.client != NULL || pull(run, PULL_S)))
+        train_status_ask(run->reader.client, &status);
     printf("%4.0f s  version %-6llu return %6.1f  %5.0f pushes/s  staleness %.1f/%llu  queue %llu  "
            "admitted %llu  refused %llu  steps %llu\n",
            now - run->began, (unsigned long long)run->version, return_window_mean(&run->window),
@@ -217,7 +223,9 @@ static void train(struct run *run)
     }
     run->learn_s = pace_wall_seconds() - run->began;
     run->learn_steps = run->env_steps;
-    const double until_s = pace_wall_seconds() + (interrupted ? 0.5 : 5);
+    const double until_s = pace_wall_seconds() + (interrupted              ? 0.5
+                                                  : run->failed[0] != '\0' ? 0
+                                                                           : 5);
     for (size_t i = 0; i < run->settings->workers; i++)
         if (!run->gone[i])
             channel_stop(run->children.workers[i].channel);
@@ -254,11 +262,66 @@ static uint64_t offers_max(const struct run *run)
 {
     bool known = run->settings->servers == NULL;
     for (size_t i = 0; i < run->settings->workers; i++)
-        known = known && !run->gone[i];
+        known = known && !run->gone[i] && !run->children.workers[i].stuck;
     return known ? run->settings->workers : 0;
 }
 
-/* The figures are taken before the last evaluation, the processes' times after all have ended. */
+/* A worker that is stopped hears nothing, and cannot say what became of its last pushes. */
+static void say_stuck(const struct run *run)
+{
+    for (size_t i = 0; i < run->settings->workers; i++)
+        if (run->children.workers[i].stuck && run->failed[0] == '\0' && !interrupted)
+            printf("worker-%zu did not end when it was told to (is it stopped?): killed; its last "
+                   "pushes are not among the verdicts that workers heard\n",
+                   i);
+}
+
+/* Workers push a little more until they hear that it is over: what a trial confirmed is what
+ * counts. */
+static void take_parameters(struct run *run, struct train_summary *summary,
+                            struct train_status *status)
+{
+    if (interrupted || run->env_steps == 0)
+        return;
+    const double seconds = run->failed[0] != '\0' ? 1 : PULL_S;
+    if (!((run->solved && run->trials > 0) || pull(run, seconds))) {
+        if (run->failed[0] == '\0')
+            snprintf(run->failed, sizeof(run->failed), "no final parameters: %.300s",
+                     gradweir_last_error());
+        return;
+    }
+    summary->has_parameters = true;
+    summary->version = gradweir_version(run->reader.client);
+    summary->digest = gradweir_digest(run->reader.client);
+    train_status_ask(run->reader.client, status);
+    summary->final_mean_return = evaluate(run, 0);
+    summary->solved = run->solved && (run->settings->evaluate == 0 ||
+                                      summary->final_mean_return >= run->settings->until);
+}
+
+/* Ends all, and takes the processes' times. Failures that show only now count too. */
+static void end_processes(struct run *run, struct train_summary *summary)
+{
+    const bool soon = interrupted || run->failed[0] != '\0';
+    const double own_cpu = pace_cpu_seconds();
+    struct train_status status = {0};
+    children_end_workers(&run->children, soon ? 0.2 : 2);
+    say_stuck(run);
+    take_parameters(run, summary, &status);
+    gradweir_close(run->reader.client);
+    children_end_server(&run->children, interrupted ? 0.5 : 5);
+    summary->cpu_s = run->children.cpu_s + own_cpu;
+    if (interrupted)
+        snprintf(run->failed, sizeof(run->failed), "interrupted by a signal");
+    else if (!train_status_audit(&status, &summary->counts, offers_max(run)))
+        snprintf(run->failed, sizeof(run->failed),
+                 "the audit is not whole: a push has no verdict, or two");
+    else if (run->failed[0] == '\0' && run->env_steps == 0)
+        snprintf(run->failed, sizeof(run->failed), "nothing was trained%s%s",
+                 run->reason[0] != '\0' ? ": " : "", run->reason);
+}
+
+/* The figures are taken before the last evaluation. */
 static bool finish(struct run *run)
 {
     struct train_summary summary = {.solved = run->solved,
@@ -270,33 +333,13 @@ static bool finish(struct run *run)
                                     .trials = run->trials,
                                     .mean_return = return_window_mean(&run->window),
                                     .counts = pooled(run)};
-    struct train_status status = {0};
     summary.wall_s = pace_wall_seconds() - run->began;
-    const double own_cpu = pace_cpu_seconds();
-    children_end_workers(&run->children, interrupted ? 0.2 : 2);
-    /* Workers push a little more until they hear that it is over: what a trial confirmed is what
-     * counts. */
-    if (!interrupted && run->env_steps > 0 && ((run->solved && run->trials > 0) || pull(run))) {
-        summary.version = gradweir_version(run->reader);
-        summary.digest = gradweir_digest(run->reader);
-        train_status_ask(run->reader, &status);
-        summary.final_mean_return = evaluate(run, 0);
-        summary.solved = run->solved && (run->settings->evaluate == 0 ||
-                                         summary.final_mean_return >= run->settings->until);
-    } else if (!interrupted && run->env_steps > 0) {
-        fprintf(stderr, "gradweir-train: no final parameters: %s\n", gradweir_last_error());
-    }
-    gradweir_close(run->reader);
-    children_end_server(&run->children, interrupted ? 0.5 : 5);
-    summary.cpu_s = run->children.cpu_s + own_cpu;
+    end_processes(run, &summary);
+    summary.failed = run->failed[0] != '\0' ? run->failed : NULL;
+    summary.solved = summary.solved && summary.failed == NULL;
     run->solved = summary.solved;
-    if (interrupted)
-        return true;
-    if (run->env_steps == 0)
-        return false;
     train_summary_print(&summary);
-    const bool whole = train_status_audit(&status, &summary.counts, offers_max(run));
-    return write_all(run, &summary) && whole;
+    return write_all(run, &summary) && summary.failed == NULL;
 }
 
 static bool start(struct run *run, char **argv)
@@ -304,16 +347,11 @@ static bool start(struct run *run, char **argv)
     const struct train_settings *s = run->settings;
     if (s->servers != NULL)
         snprintf(run->children.address, sizeof(run->children.address), "%s", s->servers);
-    else if (!children_start_server(&run->children, s))
+    else if (!children_start_server(&run->children, s)) {
+        snprintf(run->failed, sizeof(run->failed), "the server did not start");
         return false;
-    printf("servers %s (%s), %llu shards; transport %s; window %llu, stride %llu, queue %llu; "
-           "learning rate %g per version%s over %llu steps; %llu workers\n",
-           run->children.address, s->servers != NULL ? "running" : "started here",
-           (unsigned long long)s->shards, s->transport, (unsigned long long)s->window,
-           (unsigned long long)s->stride, (unsigned long long)s->queue, s->lr,
-           s->anneal_steps > 0 ? ", falling to 0" : ", constant",
-           (unsigned long long)(s->anneal_steps > 0 ? s->anneal_steps : s->max_steps),
-           (unsigned long long)s->workers);
+    }
+    train_summary_begin(s, run->children.address);
     fflush(stdout);
     for (size_t i = 0; i < s->workers; i++)
         if (!children_start_worker(&run->children, s, argv, i))
@@ -327,6 +365,9 @@ int train_run(const struct train_settings *settings, char **argv)
     bool fine = run != NULL;
     if (fine) {
         run->settings = settings;
+        run->began = pace_wall_seconds();
+        run->reader = (struct train_reader){
+            .settings = settings, .children = &run->children, .interrupted = &interrupted};
         train_network(settings, &run->network);
         run->parameters = calloc(run->network.n_parameters, sizeof(float));
         fine = run->parameters != NULL;
@@ -335,10 +376,8 @@ int train_run(const struct train_settings *settings, char **argv)
     fine = fine && start(run, argv);
     if (fine)
         train(run);
-    if (run != NULL) {
+    if (run != NULL)
         fine = finish(run) && fine;
-        fine = fine && run->env_steps > 0;
-    }
     const int result = interrupted ? 130 : !fine ? 2 : run->solved ? 0 : 1;
     if (run != NULL)
         free(run->parameters);

@@ -1,6 +1,9 @@
 /* The options of gradweir-train. See train_settings.h. */
 #include "client/trainer/train_settings.h"
 
+#include "client/trainer/train_words.h"
+
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -40,6 +43,8 @@ static const struct option options[] = {
     {"transport", OPTION_WORD, AT(transport), 0, 0, "of its own server: auto, posix, tcp, rc"},
     {"record", OPTION_WORD, AT(record), 0, 0, "folder that gets the log, for replay"},
     {"server-log", OPTION_WORD, AT(server_log), 0, 0, "file of its own server's lines"},
+    {"patience", OPTION_COUNT, AT(patience_s), 1, 86400,
+     "seconds to wait for servers that do not answer"},
     {"progress", OPTION_FLAG, AT(progress), 0, 1, "a line a second"},
     {"curve", OPTION_WORD, AT(curve), 0, 0, "CURVE.csv and CURVE.svg get the learning curve"},
     {"poison", OPTION_COUNT, AT(poison), 0, 1e12, "worker 0 sends its gradient of that number NaN"},
@@ -92,6 +97,7 @@ static const struct option options[] = {
      "stable: end after so many in a row"},
 };
 enum { N_OPTIONS = sizeof(options) / sizeof(options[0]) };
+static_assert(N_OPTIONS <= 64, "`given` has a bit for each");
 
 void train_settings_init(struct train_settings *settings)
 {
@@ -106,6 +112,7 @@ void train_settings_init(struct train_settings *settings)
         .queue = 16,
         .mode = "async",
         .transport = "auto",
+        .patience_s = 60,
         .until = 475,
         .max_steps = 1000000,
         .evaluate = 100,
@@ -138,38 +145,13 @@ static const void *member_of(const struct train_settings *settings, const struct
     return (const char *)settings + option->offset;
 }
 
-/* How many letters must change to make a out of b (Levenshtein); names longer than the room are
- * far. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[64];
-    const size_t n = strlen(b);
-    if (n >= 64)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < n; j++) {
-            const size_t above = row[j + 1];
-            size_t best = diagonal + (a[i] != b[j]);
-            best = above + 1 < best ? above + 1 : best;
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            row[j + 1] = best;
-            diagonal = above;
-        }
-    }
-    return row[n];
-}
-
 static const struct option *find_option(const char *name, struct train_reason *reason)
 {
     const struct option *nearest = &options[0];
     for (size_t i = 0; i < N_OPTIONS; i++) {
         if (strcmp(options[i].name, name) == 0)
             return &options[i];
-        if (distance(name, options[i].name) < distance(name, nearest->name))
+        if (train_word_distance(name, options[i].name) < train_word_distance(name, nearest->name))
             nearest = &options[i];
     }
     snprintf(reason->text, sizeof(reason->text), "--%.60s: unknown option; the nearest is --%s",
@@ -237,6 +219,7 @@ static gradweir_status take_option(struct train_settings *settings, int argc, ch
     const struct option *option = find_option(word + 2, reason);
     if (option == NULL)
         return GRADWEIR_ERR_INVALID;
+    settings->given |= UINT64_C(1) << (option - options);
     if (option->kind == OPTION_FLAG) {
         *(bool *)member(settings, option) = true;
         return GRADWEIR_OK;
@@ -258,6 +241,14 @@ static gradweir_status take_option(struct train_settings *settings, int argc, ch
     return GRADWEIR_OK;
 }
 
+bool train_settings_given(const struct train_settings *settings, const char *name)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return settings->given >> i & 1;
+    return false;
+}
+
 static gradweir_status find_environment(struct train_settings *settings,
                                         struct train_reason *reason)
 {
@@ -266,8 +257,8 @@ static gradweir_status find_environment(struct train_settings *settings,
     if (settings->environment != NULL)
         return GRADWEIR_OK;
     for (size_t i = 0; environment_at(i) != NULL; i++)
-        if (distance(settings->env, environment_at(i)->name) <
-            distance(settings->env, nearest->name))
+        if (train_word_distance(settings->env, environment_at(i)->name) <
+            train_word_distance(settings->env, nearest->name))
             nearest = environment_at(i);
     snprintf(reason->text, sizeof(reason->text),
              "--env %.60s: unknown environment; the nearest is %s", settings->env, nearest->name);

@@ -34,6 +34,7 @@ struct train_settings {
     const char *mode;            /* async or sync */
     const char *server_settings; /* words for its command line, or NULL */
     const char *transport;
+    uint64_t patience_s;    /* how long servers may be away, or not answer */
     const char *record;     /* folder of the recording, or NULL */
     const char *server_log; /* file of the server's lines, or NULL: its warnings come through */
 
@@ -91,6 +92,7 @@ struct train_settings {
     uint64_t not_finite_max; /* with stable: end after so many in a row */
 
     const struct environment *environment; /* found by its name */
+    uint64_t given;                        /* a bit for each option that the command line has */
 };
 
 /* CleanRL's values for CartPole. */
@@ -104,6 +106,9 @@ struct train_reason {
 };
 gradweir_status train_settings_parse(struct train_settings *settings, int argc, char **argv,
                                      struct train_reason *reason);
+
+/* Whether the command line has --NAME. */
+bool train_settings_given(const struct train_settings *settings, const char *name);
 
 /* One line per option: name, range, value in force, help. */
 void train_settings_help(const struct train_settings *settings, FILE *file);

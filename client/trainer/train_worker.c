@@ -25,7 +25,7 @@ static int train(const struct train_settings *settings, struct learner *learner)
                           learner);
     const gradweir_status status =
         train_loop(settings, settings->worker - 1, learner, &channel.overseer, &end);
-    channel_finish(&channel);
+    channel_finish(&channel, status == GRADWEIR_OK ? "" : gradweir_last_error());
     if (end == TRAIN_NOT_FINITE)
         fprintf(
             stderr,
@@ -54,12 +54,14 @@ int train_worker(const struct train_settings *given)
                                                    .identity = identity,
                                                    .transport = settings.transport,
                                                    .first = first,
+                                                   .patience_s = settings.patience_s,
                                                    .poison = index == 0 ? settings.poison : 0};
     int result = 2;
     if (learner_remote_open(&settings, &network, &options, &learner) == GRADWEIR_OK) {
         result = train(&settings, learner);
         learner->close(learner);
     } else {
+        channel_give_up((int)settings.channel, (uint32_t)index, gradweir_last_error());
         result = complain(&settings, "cannot join");
     }
     free(first);

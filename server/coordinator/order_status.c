@@ -63,10 +63,11 @@ static void put_settings(struct page *page, const struct order *order)
     page_put(page,
              ",\"settings\":{\"mode\":\"%s\",\"window\":%u,\"stride\":%u,\"stride_asked\":%u,"
              "\"staleness_max\":%" PRId64 ",\"learning_rate\":%.9g,\"clip\":%.9g,"
-             "\"clip_average\":%.9g,\"queue\":%u}",
+             "\"clip_average\":%.9g,\"magnitude_max\":%.9g,\"queue\":%u}",
              order->options.sync ? "sync" : "async", law->window, law->stride,
              order->ledger.mapped ? order->ledger.settings.stride : law->stride, law->staleness_max,
-             law->learning_rate, law->clip, law->clip_average, order->options.queue);
+             law->learning_rate, law->clip, law->clip_average, law->magnitude_max,
+             order->options.queue);
 }
 
 static void put_workers(struct page *page, const struct order *order)

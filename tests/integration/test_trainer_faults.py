@@ -1,4 +1,5 @@
 """The trainer and its processes when something goes wrong: signals, servers that end, files that cannot be written."""
+import json
 import os
 import signal
 import subprocess
@@ -54,6 +55,11 @@ def alive(pid):
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def name_of(pid):
+    with open(f"/proc/{pid}/cmdline") as file:
+        return file.read().split("\0")[0]
 
 
 class Trainer:
@@ -149,6 +155,128 @@ class ServersEnd(unittest.TestCase):
             self.assertEqual(server.close(), 0)
             self.assertLess(time.monotonic() - begin, 5)
             worker.close()
+
+
+def read_json(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+class OwnServer(unittest.TestCase):
+    def test_a_killed_server_ends_the_run_at_once_with_the_reason_and_no_result(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.json")
+            with Trainer("--workers", "2", "--json", path, "--progress", *LONG) as run:
+                family = run.family(3)
+                until(lambda: " admitted " in run.lines())
+                server = [pid for pid in family if "server" in name_of(pid)]
+                begin = time.monotonic()
+                os.kill(server[0], signal.SIGKILL)
+                self.assertEqual(run.process.wait(20), 2)
+                self.assertLess(time.monotonic() - begin, 5)
+                self.assertIn("the server that this run started was killed by signal 9", run.lines())
+                self.assertFalse(any(alive(pid) for pid in family))
+            told = read_json(path)
+            self.assertIn("was killed by signal 9", told["failed"])
+            self.assertIsNone(told["version"])
+            self.assertIsNone(told["digest"])
+            self.assertIsNone(told["final_mean_return"])
+            self.assertFalse(told["solved"])
+
+    def test_a_worker_that_is_stopped_for_good_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.json")
+            with Trainer("--workers", "2", "--json", path, "--pace", "5", "--until", "1e9", "--max-steps", "20000",
+                         "--evaluate", "1") as run:
+                family = run.family(3)
+                workers = [pid for pid in family if "train" in name_of(pid)]
+                os.kill(max(workers), signal.SIGSTOP)
+                self.assertEqual(run.process.wait(120), 1)
+                self.assertRegex(run.lines(), r"worker-1 did not end when it was told to .*: killed")
+                self.assertNotIn("NOT WHOLE", run.lines())
+                self.assertFalse(any(alive(pid) for pid in family))
+            self.assertIsNone(read_json(path)["failed"])
+
+
+class ForeignServer(unittest.TestCase):
+    def run_against(self, server, path, *more):
+        run = self.enterContext(Trainer("--servers", server.address, "--workers", "2", "--json", path, "--progress",
+                                        *more, *LONG))
+        run.family(2)
+        until(lambda: " admitted " in run.lines())
+        return run
+
+    def test_servers_that_end_in_order_end_the_run_at_once(self):
+        with tempfile.TemporaryDirectory() as folder, library.Server() as server:
+            path = os.path.join(folder, "run.json")
+            run = self.run_against(server, path)
+            begin = time.monotonic()
+            server.process.terminate()
+            self.assertEqual(run.process.wait(30), 2)
+            self.assertLess(time.monotonic() - begin, 6)
+            told = read_json(path)
+            self.assertIn("the servers have shut down in order", told["failed"])
+            self.assertIn(server.address, told["failed"])
+            self.assertIsNone(told["version"])
+            self.assertIsNone(told["digest"])
+
+    def test_servers_that_stay_away_end_the_run_when_patience_is_over_and_are_named(self):
+        with tempfile.TemporaryDirectory() as folder, library.Server() as server:
+            path = os.path.join(folder, "run.json")
+            run = self.run_against(server, path, "--patience", "2")
+            begin = time.monotonic()
+            server.process.kill()
+            self.assertEqual(run.process.wait(30), 2)
+            self.assertGreater(time.monotonic() - begin, 1.5)
+            self.assertLess(time.monotonic() - begin, 12)
+            self.assertIn(f"nobody answers at {server.address}", read_json(path)["failed"])
+            self.assertIsNone(read_json(path)["version"])
+
+    def test_other_servers_at_the_same_place_are_not_taken_for_those_that_are_gone(self):
+        with tempfile.TemporaryDirectory() as folder, library.Server() as server:
+            path = os.path.join(folder, "run.json")
+            run = self.run_against(server, path)
+            server.process.kill()
+            server.process.wait()
+            with library.Server(listen=server.address):
+                self.assertEqual(run.process.wait(40), 2)
+            self.assertIn("begun anew", read_json(path)["failed"])
+
+
+class Words(unittest.TestCase):
+    def told(self, *arguments):
+        done = subprocess.run([os.path.join(library.BUILD, "gradweir-train"), *arguments], capture_output=True,
+                              text=True, timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_files_that_cannot_be_written_are_named_before_training(self):
+        for option in ("--json", "--curve", "--server-log"):
+            code, text = self.told(option, "/nonexistent/file", "--until", "1e9", "--max-steps", "1000000000")
+            self.assertEqual(code, 2)
+            self.assertRegex(text, rf"^gradweir-train: {option} /nonexistent/file\S*: No such file or directory\n$")
+        code, text = self.told("--local", "--json", "/nonexistent/file")
+        self.assertEqual((code, text), (2, "gradweir-train: --json /nonexistent/file: No such file or directory\n"))
+
+    def test_options_that_would_be_dropped_are_refused_by_name(self):
+        for option, value in (("--curve", ["c"]), ("--record", ["d"]), ("--server-log", ["f"]), ("--servers", ["a:1"]),
+                              ("--kill-worker", ["0", "1"]), ("--patience", ["3"]), ("--progress", [])):
+            code, text = self.told("--local", option, *value)
+            self.assertEqual(code, 2, text)
+            self.assertIn(f"{option}: has no use with --local", text)
+        for option, value in (("--shards", "2"), ("--record", "d"), ("--window", "3"), ("--lr", "0.1")):
+            code, text = self.told("--servers", "127.0.0.1:1", option, value)
+            self.assertEqual(code, 2, text)
+            self.assertIn(f"{option}: belongs to the servers", text)
+
+    def test_what_is_lost_on_a_full_disk_is_no_success(self):
+        code, text = self.told("--local", "--max-steps", "1000", "--evaluate", "1", "--json", "/dev/full")
+        self.assertEqual(code, 2)
+        self.assertIn("/dev/full: No space left on device", text)
+
+    def test_a_push_that_is_too_large_is_called_so_with_the_limit(self):
+        code, text = self.told("--max-steps", "2000", "--evaluate", "1", "--until", "1e9", "--server-settings", "--magnitude_max 1")
+        self.assertIn("is too large: an element is above the servers' magnitude_max 1;", text)
+        self.assertNotIn("NaN", text)
 
 
 if __name__ == "__main__":
