@@ -173,21 +173,6 @@ static void turn(struct coordinator_loop *loop)
         sleep_until_needed(loop);
 }
 
-static gradweir_status write_port_file(const char *path, const char *address)
-{
-    if (path[0] == 0)
-        return GRADWEIR_OK;
-    char temporary[1100];
-    snprintf(temporary, sizeof temporary, "%s.new", path);
-    FILE *file = fopen(temporary, "w");
-    if (!file)
-        return fail(GRADWEIR_ERR_IO, "port_file %s: %s", path, strerror(errno));
-    fprintf(file, "%s\n", address);
-    if (fclose(file) != 0 || rename(temporary, path) != 0)
-        return fail(GRADWEIR_ERR_IO, "port_file %s: %s", path, strerror(errno));
-    return GRADWEIR_OK;
-}
-
 static gradweir_status open_all(struct coordinator_loop *loop)
 {
     struct host_coordinator *host = loop->host;
@@ -203,7 +188,7 @@ static gradweir_status open_all(struct coordinator_loop *loop)
         TRY(host_shard_open(&host->shards[i], loop->control));
     char address[HOST_ADDRESS_MAX];
     host_advertise(options, control_address(loop->control), address, sizeof address);
-    return write_port_file(settings_text(options->settings, "port_file"), address);
+    return host_write_port_file(settings_text(options->settings, "port_file"), address);
 }
 
 static void say_farewell(struct coordinator_loop *loop)

@@ -1,6 +1,7 @@
 /* Hosts and ports of the data plane. */
 #include "server/host_listen.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,5 +44,20 @@ gradweir_status host_listen(const struct host_options *options, struct host_list
     TRY(try_ports(options, listener, *transport));
     host_advertise(options, transport_address(*transport), listener->address,
                    sizeof listener->address);
+    return GRADWEIR_OK;
+}
+
+gradweir_status host_write_port_file(const char *path, const char *address)
+{
+    if (path[0] == 0)
+        return GRADWEIR_OK;
+    char temporary[1100];
+    snprintf(temporary, sizeof temporary, "%s.new", path);
+    FILE *file = fopen(temporary, "w");
+    if (!file)
+        return fail(GRADWEIR_ERR_IO, "port_file %s: %s", path, strerror(errno));
+    fprintf(file, "%s\n", address);
+    if (fclose(file) != 0 || rename(temporary, path) != 0)
+        return fail(GRADWEIR_ERR_IO, "port_file %s: %s", path, strerror(errno));
     return GRADWEIR_OK;
 }

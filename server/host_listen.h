@@ -17,4 +17,7 @@ gradweir_status host_listen(const struct host_options *options, struct host_list
 /* "host:port" as others reach what is bound there: the advertised host instead of the bound one. */
 void host_advertise(const struct host_options *options, const char *bound, char *text, size_t size);
 
+/* Tells others where the coordinator listens: the file appears whole. "" is no file. */
+gradweir_status host_write_port_file(const char *path, const char *address);
+
 #endif

@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/record.h"
+#include "server/host_listen.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -48,8 +49,8 @@ struct supervisor {
     struct log log;
     int count;
     char **arguments;
-    char listen[160], address[160], port_file[1100];
-    bool port_file_ours;
+    char listen[160], address[160];
+    char port_file[1100]; /* the coordinator's for us; the user's is written after it */
     struct child children[CHILDREN_MAX];
     uint32_t children_count;
     uint32_t signals; /* how many asked us to end */
@@ -87,7 +88,7 @@ static struct arguments arguments_of(const struct supervisor *parent, const stru
     if (parent->children_count > 1 && child->coordinator) {
         add(&arguments, "--shards_elsewhere", "on");
         add(&arguments, "--listen", parent->listen);
-        add(&arguments, "--port_file", parent->port_file);
+        add(&arguments, "--port_file", parent->address[0] ? "" : parent->port_file);
     } else if (parent->children_count > 1) {
         add(&arguments, "--shard", shard);
         add(&arguments, "--coordinator", parent->address);
@@ -273,8 +274,7 @@ static gradweir_status learn_address(struct supervisor *parent)
         start_due(parent, &until_ns);
         wait_a_while(parent, until_ns);
     }
-    if (parent->port_file_ours)
-        unlink(parent->port_file);
+    unlink(parent->port_file);
     line[strcspn(line, "\n")] = 0;
     const char *port = strrchr(line, ':');
     if (!port)
@@ -284,19 +284,14 @@ static gradweir_status learn_address(struct supervisor *parent)
     snprintf(parent->listen, sizeof parent->listen, "%s", line);
     snprintf(parent->address, sizeof parent->address, "%s%s", everywhere ? "127.0.0.1" : "",
              everywhere ? port : line);
-    return GRADWEIR_OK;
+    return host_write_port_file(settings_text(parent->settings, "port_file"), line);
 }
 
 static void name_port_file(struct supervisor *parent)
 {
-    const char *given = settings_text(parent->settings, "port_file");
     const char *folder = settings_text(parent->settings, "arena_dir");
-    parent->port_file_ours = given[0] == 0;
-    if (parent->port_file_ours)
-        snprintf(parent->port_file, sizeof parent->port_file, "%.1000s/gradweir-%d-port",
-                 folder[0] ? folder : default_folder, (int)getpid());
-    else
-        snprintf(parent->port_file, sizeof parent->port_file, "%.1000s", given);
+    snprintf(parent->port_file, sizeof parent->port_file, "%.1000s/gradweir-%d-port",
+             folder[0] ? folder : default_folder, (int)getpid());
     unlink(parent->port_file);
 }
 
