@@ -187,7 +187,10 @@ static void message_came(struct session *session, const struct message *message)
     case MESSAGE_BYE: session_act(session, SESSION_LEFT); break;
     case MESSAGE_MOVED: session_member_moved(session, &message->moved); break;
     case MESSAGE_PLACE: session_push_place(session, &message->place); break;
-    case MESSAGE_RECEIPT: session_push_receipt(session, &message->receipt); break;
+    case MESSAGE_RECEIPT:
+        session->unanswered = false;
+        session_push_receipt(session, &message->receipt);
+        break;
     default: session->strange++; break;
     }
 }

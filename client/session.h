@@ -149,7 +149,7 @@ struct session_pull_part {
 struct session {
     struct session_options options;
     bool up, joined, failed, leaving;
-    bool unanswered; /* no JOINED has come over this connection yet */
+    bool unanswered; /* neither JOINED nor a RECEIPT has come over this connection yet */
     bool resting;    /* taken out of a round: joins again when there is something to say */
     int64_t join_ns; /* without an answer JOIN is said again then; INT64_MAX: none is awaited */
     uint32_t worker, epoch, timeline, members_count;

@@ -264,7 +264,7 @@ static void tell(struct order *order, uint32_t index)
     joined->worker = index;
     joined->incarnation = known->incarnation;
     joined->version = order->whole;
-    joined->first = order->ledger.first;
+    joined->first = order->ledger.first && order->first_at <= order_watermark(order);
     joined->layout_hash = order->ledger.layout_hash;
     joined->last_sequence = known->last_sequence;
     joined->outstanding_max = known->outstanding_max;

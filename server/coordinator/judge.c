@@ -295,6 +295,7 @@ static void admit_first(struct order *order, uint32_t index)
                                          .digest = slot->describe.digest};
     order->figures.verdicts[VERDICT_ADMITTED]++;
     order_append(order, &record);
+    order->first_at = order->ledger.index;
     owe(order, &record.first.name);
     places_close(order, index, order->ledger.index);
     order->last_step_ns = order->now_ns;

@@ -146,6 +146,7 @@ struct order {
     struct order_slot slots[SLOTS_MAX];
     uint32_t slots_count;
     uint64_t generations, tickets, completions;
+    uint64_t first_at; /* index of our FIRST record: nobody hears of it before all have logged it */
 
     uint64_t hashes[HASHES]; /* of records, by index */
     uint64_t hashes_from;    /* the lowest index that is known */

@@ -181,8 +181,30 @@ static void check_one_shard(struct sim *sim)
         sim_fail(sim, "one shard gets other bits from the same log");
 }
 
+/* What workers have heard, over all epochs, is what the log says. */
+static void check_heard_stands(struct sim *sim)
+{
+    for (uint32_t i = 0; i < SIM_NAMES; i++) {
+        const struct sim_name *known = &sim->names[i];
+        if (!known->used || !known->heard)
+            continue;
+        const struct record *record = &sim->log[known->index];
+        const struct name *name = record->kind == RECORD_ADMIT   ? &record->admit.name
+                                  : record->kind == RECORD_FIRST ? &record->first.name
+                                                                 : &record->refuse.name;
+        const uint32_t verdict =
+            record->kind == RECORD_REFUSE ? record->refuse.verdict : VERDICT_ADMITTED;
+        if (!check_same_name(name, &known->name) || verdict != known->receipt.verdict)
+            sim_fail(sim,
+                     "worker %u has heard %s for gradient %llu, and the log says something else",
+                     known->name.worker, verdict_name(known->receipt.verdict),
+                     (unsigned long long)known->name.sequence);
+    }
+}
+
 void check_end(struct sim *sim)
 {
+    check_heard_stands(sim);
     for (uint32_t i = 0; i < sim->settings.shards; i++)
         if (sim->shards[i].shard) {
             check_shard(sim, i);

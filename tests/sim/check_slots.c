@@ -93,6 +93,20 @@ void check_close_heard(struct sim *sim, uint32_t shard, const struct message *me
     place->after = close->after;
 }
 
+/* It follows another coordinator now. A CLOSE that waits for a record which the shard has not
+ * logged named a record of somebody else's log. */
+void check_promise(struct sim *sim, uint32_t index)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    const uint32_t promise = shard_promise(shard->shard);
+    if (promise == shard->promised)
+        return;
+    shard->promised = promise;
+    for (uint32_t i = 0; i < SLOTS_MAX; i++)
+        if (shard->places[i].after > shard_ledger(shard->shard)->index)
+            shard->places[i].closed = shard->places[i].after = 0;
+}
+
 void check_freed_told(struct sim *sim, uint32_t shard, const struct message_freed *freed)
 {
     struct check_place *place = &sim->shards[shard].places[freed->slot];

@@ -99,7 +99,9 @@ struct sim_body {
     enum sim_side from;
     struct head_any head;
     uint64_t length, source, sender_token, token, target;
-    bool flip, ghost; /* ghost: the process that took it is dead */
+    bool flip;
+    const uint8_t *ghost; /* the process that took it is dead; these bytes are still on their way */
+    int64_t ghost_ns;     /* and land then */
 };
 
 struct sim_job {
@@ -156,15 +158,15 @@ struct sim_shard {
     uint64_t bytes;
     struct shard_actions actions;
     struct message_member member;
-    uint32_t epoch; /* in which it became a member */
+    uint32_t epoch;    /* in which it became a member */
+    uint32_t promised; /* seen last */
     uint64_t seen_version;
     bool seen_any;
     struct check_place places[SLOTS_MAX];
     enum { DOOM_NONE, DOOM_STEP, DOOM_TILE, DOOM_EVENT } doom; /* where it dies */
     bool begun; /* it died in the middle of logging this */
     struct record begun_record;
-    uint64_t torn_at;  /* applied record at which it died in a tile; not twice at one */
-    int64_t killed_ns; /* bodies of then may still land for a moment */
+    uint64_t torn_at; /* applied record at which it died in a tile; not twice at one */
 };
 
 enum user_phase { USER_IDLE, USER_PULLING, USER_COMPUTING, USER_WAITING };

@@ -66,6 +66,7 @@ uint32_t control_copy(struct sim *sim, const struct message *message);
 void data_connect(struct sim *sim, uint32_t worker, uint32_t shard);
 void data_break(struct sim *sim, uint32_t connection);
 void data_break_all(struct sim *sim, uint32_t worker);
+void data_ghosts_end(struct sim *sim, uint32_t shard);
 void data_shard_dies(struct sim *sim, uint32_t shard);
 void data_send(struct sim *sim, const struct sim_body *body);
 void data_take(struct sim *sim, uint64_t offer, uint64_t target, uint64_t token);
@@ -151,6 +152,7 @@ void check_placed(struct sim *sim, uint32_t coordinator, const struct message_pl
 void check_taken(struct sim *sim, uint32_t coordinator, uint32_t slot, uint64_t generation);
 void check_close_told(struct sim *sim, uint32_t coordinator, const struct message_close *close);
 void check_close_heard(struct sim *sim, uint32_t shard, const struct message *message);
+void check_promise(struct sim *sim, uint32_t shard);
 void check_freed_told(struct sim *sim, uint32_t shard, const struct message_freed *freed);
 void check_freed_heard(struct sim *sim, uint32_t coordinator, uint32_t shard,
                        const struct message_freed *freed);

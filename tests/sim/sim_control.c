@@ -147,7 +147,7 @@ static int64_t arrival(struct sim *sim, struct sim_peer *peer, enum way way, boo
     int64_t at = sim->now_ns + event_delay(sim, 1);
     if (at <= who->blocked_ns[way])
         at = who->blocked_ns[way] + event_delay(sim, 1);
-    if (!in_place && troubled(sim, 0.03)) { /* those behind it come first */
+    if (!in_place && troubled(sim, 0.08)) { /* those behind it come first */
         sim->counts.overtakes++;
         return at + event_delay(sim, 8);
     }

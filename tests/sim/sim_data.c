@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static const int64_t GHOSTS = 200 * MS; /* so long the kernel or a card may write for the dead */
+static const int64_t GHOSTS = 90 * MS; /* so long the kernel or a card may write for the dead */
 
 struct sim_connection *data_connection(struct sim *sim, uint32_t number)
 {
@@ -67,7 +67,7 @@ static void free_bodies(struct sim *sim, uint32_t number)
     if (!connection->ended[0] || !connection->ended[1])
         return;
     for (uint32_t i = 0; i < SIM_BODIES; i++)
-        if (sim->bodies[i].used && sim->bodies[i].connection == number)
+        if (sim->bodies[i].used && sim->bodies[i].connection == number && !sim->bodies[i].ghost)
             sim->bodies[i].used = false;
 }
 
@@ -83,25 +83,6 @@ void data_break_all(struct sim *sim, uint32_t worker)
         free_bodies(sim, connection->number);
     }
     memset(sim->workers[worker].connections, 0, sizeof sim->workers[worker].connections);
-}
-
-/* A shard's process is gone, and with it all it knew of its connections. What was on its way into
- * its memory may still land. */
-void data_shard_dies(struct sim *sim, uint32_t shard)
-{
-    for (uint32_t i = 0; i < SIM_CONNECTIONS; i++) {
-        struct sim_connection *connection = &sim->connections[i];
-        if (connection->number == 0 || connection->shard != shard || connection->ended[SIDE_SHARD])
-            continue;
-        data_break(sim, connection->number);
-        connection->ended[SIDE_SHARD] = true;
-        for (uint32_t k = 0; k < SIM_BODIES; k++) {
-            struct sim_body *body = &sim->bodies[k];
-            if (body->used && body->connection == connection->number)
-                body->ghost = body->from == SIDE_WORKER && body->taken && !body->landed;
-        }
-        free_bodies(sim, connection->number);
-    }
 }
 
 static uint32_t actor_of(const struct sim_connection *connection, enum sim_side side)
@@ -273,24 +254,73 @@ static uint8_t *address(struct sim *sim, const struct sim_body *body, bool sourc
 
 static void ghost_lands(struct sim *sim, struct sim_body *body)
 {
-    const struct sim_connection *connection = data_connection(sim, body->connection);
-    const uint32_t shard = connection->shard;
-    body->ghost = false;
-    if (body->returned || connection->ended[SIDE_WORKER])
-        return; /* its buffer may be another gradient's by now */
-    if (sim->now_ns - sim->shards[shard].killed_ns > GHOSTS || !chance(&sim->network, 0.7))
+    if (sim->now_ns < body->ghost_ns)
         return;
-    check_landing(sim, shard, body);
-    memcpy(address(sim, body, false), address(sim, body, true),
-           random_below(&sim->network, body->length) + 1);
+    const uint32_t shard = data_connection(sim, body->connection)->shard;
+    uint8_t *target = shard_address(sim->shards[shard].shard, body->target);
+    const uint64_t bytes = random_below(&sim->network, body->length) + 1;
+    if (memcmp(target, body->ghost, bytes) != 0) /* what was sent again anyway does no harm */
+        check_landing(sim, shard, body);
+    memcpy(target, body->ghost, bytes);
+    body->ghost = NULL;
+    body->used = false;
     sim->counts.ghost_bodies++;
+}
+
+/* What was on its way into a dead process' memory: the kernel or a network card may still write. */
+static void become_ghosts(struct sim *sim, const struct sim_connection *connection)
+{
+    for (uint32_t i = 0; i < SIM_BODIES; i++) {
+        struct sim_body *body = &sim->bodies[i];
+        if (!body->used || body->connection != connection->number || body->from != SIDE_WORKER ||
+            !body->taken || body->landed || body->length == 0 || !chance(&sim->network, 0.7))
+            continue;
+        body->ghost = sim_remember(sim, address(sim, body, true), body->length);
+        body->ghost_ns = sim->now_ns + (int64_t)(between(&sim->network, 0, 1) * (double)GHOSTS);
+        event_add(sim, (struct sim_event){.at_ns = body->ghost_ns,
+                                          .kind = SIM_BODY,
+                                          .actor = actor_shard(connection->shard),
+                                          .from = connection->number,
+                                          .what = i,
+                                          .side = SIDE_SHARD});
+    }
+}
+
+/* A machine that sleeps writes nothing, and its connections do not outlive that. */
+void data_ghosts_end(struct sim *sim, uint32_t shard)
+{
+    for (uint32_t i = 0; i < SIM_BODIES; i++) {
+        struct sim_body *body = &sim->bodies[i];
+        const struct sim_connection *connection =
+            body->used && body->ghost ? data_connection(sim, body->connection) : NULL;
+        if (!connection || connection->shard != shard)
+            continue;
+        body->ghost = NULL;
+        body->used = false;
+    }
+}
+
+/* A shard's process is gone, and with it all it knew of its connections. */
+void data_shard_dies(struct sim *sim, uint32_t shard)
+{
+    for (uint32_t i = 0; i < SIM_CONNECTIONS; i++) {
+        struct sim_connection *connection = &sim->connections[i];
+        if (connection->number == 0 || connection->shard != shard || connection->ended[SIDE_SHARD])
+            continue;
+        become_ghosts(sim, connection);
+        data_break(sim, connection->number);
+        connection->ended[SIDE_SHARD] = true;
+        free_bodies(sim, connection->number);
+    }
 }
 
 static void body_lands(struct sim *sim, struct sim_body *body, enum sim_side side)
 {
     const struct sim_connection *connection = data_connection(sim, body->connection);
-    if (body->ghost)
+    if (body->ghost) {
         ghost_lands(sim, body);
+        return;
+    }
     if (body->landed || connection->ended[side])
         return;
     const bool whole = connection->alive;

@@ -138,6 +138,7 @@ static void reset(struct sim *sim, uint64_t seed)
     for (uint32_t i = 0; i < SIM_SHARDS; i++) {
         sim->shards[i].seen_any = false;
         sim->shards[i].doom = DOOM_NONE;
+        sim->shards[i].promised = 0;
         sim->shards[i].begun = false;
         sim->shards[i].torn_at = UINT64_MAX;
         memset(sim->shards[i].places, 0, sizeof sim->shards[i].places);

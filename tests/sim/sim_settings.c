@@ -80,7 +80,7 @@ static void choose_times(struct sim *sim)
     struct order_options *order = &settings->order;
     settings->delay_ns = (int64_t)between(&sim->random, 20e3, 150e3);
     settings->think_ns = (int64_t)between(&sim->random, 100e3, 2e6);
-    settings->hostile_ns = (int64_t)between(&sim->random, 15e6, 220e6);
+    settings->hostile_ns = (int64_t)between(&sim->random, 15e6, 250e6);
     settings->pull_patience_ns = (int64_t)between(&sim->random, 3e6, 15e6);
     settings->resend_ns = (int64_t)between(&sim->random, 3e6, 10e6);
     settings->retry_ns = (int64_t)between(&sim->random, 0.1e6, 1e6);

@@ -180,6 +180,7 @@ void server_shard(struct sim *sim, uint32_t index, const struct shard_event *eve
         return;
     if (own.kind == SHARD_MESSAGE && own.message->kind == MESSAGE_RECORD)
         check_logged(sim, index, &own.message->record);
+    check_promise(sim, index);
     check_shard(sim, index);
     bool dies = shard->doom == DOOM_STEP && shard->actions.count > 0;
     const uint32_t done =
@@ -278,7 +279,7 @@ void server_shard_dies(struct sim *sim, uint32_t index)
     struct sim_actor *actor = &sim->actors[number];
     struct sim_shard *shard = &sim->shards[index];
     shard->doom = DOOM_NONE;
-    shard->killed_ns = sim->now_ns;
+
     actor->alive = false;
     actor->process++;
     actor->tick_ns = actor->stopped_until_ns = 0;
