@@ -66,13 +66,19 @@ uint32_t control_copy(struct sim *sim, const struct message *message);
 void data_connect(struct sim *sim, uint32_t worker, uint32_t shard);
 void data_break(struct sim *sim, uint32_t connection);
 void data_break_all(struct sim *sim, uint32_t worker);
-void data_ghosts_end(struct sim *sim, uint32_t shard);
 void data_shard_dies(struct sim *sim, uint32_t shard);
 void data_send(struct sim *sim, const struct sim_body *body);
 void data_take(struct sim *sim, uint64_t offer, uint64_t target, uint64_t token);
 void data_refuse(struct sim *sim, uint64_t offer);
 void data_event(struct sim *sim, const struct sim_event *event);
 struct sim_connection *data_connection(struct sim *sim, uint32_t number);
+
+uint8_t *data_address(struct sim *sim, const struct sim_body *body, bool source);
+
+/* sim_ghosts.c */
+void ghosts_rise(struct sim *sim, const struct sim_connection *connection);
+void ghosts_land(struct sim *sim, struct sim_body *body);
+void ghosts_end(struct sim *sim, uint32_t shard);
 
 /* sim_server.c, sim_coordinator.c, sim_shard.c */
 void server_start(struct sim *sim);

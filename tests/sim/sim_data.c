@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-static const int64_t GHOSTS = 90 * MS; /* so long the kernel or a card may write for the dead */
-
 struct sim_connection *data_connection(struct sim *sim, uint32_t number)
 {
     struct sim_connection *connection = &sim->connections[number % SIM_CONNECTIONS];
@@ -239,7 +237,7 @@ static void head_arrives(struct sim *sim, struct sim_body *body, enum sim_side s
     release(body);
 }
 
-static uint8_t *address(struct sim *sim, const struct sim_body *body, bool source)
+uint8_t *data_address(struct sim *sim, const struct sim_body *body, bool source)
 {
     const struct sim_connection *connection = data_connection(sim, body->connection);
     const bool worker_side = (body->from == SIDE_WORKER) == source;
@@ -252,54 +250,6 @@ static uint8_t *address(struct sim *sim, const struct sim_body *body, bool sourc
     return base + offset;
 }
 
-static void ghost_lands(struct sim *sim, struct sim_body *body)
-{
-    if (sim->now_ns < body->ghost_ns)
-        return;
-    const uint32_t shard = data_connection(sim, body->connection)->shard;
-    uint8_t *target = shard_address(sim->shards[shard].shard, body->target);
-    const uint64_t bytes = random_below(&sim->network, body->length) + 1;
-    if (memcmp(target, body->ghost, bytes) != 0) /* what was sent again anyway does no harm */
-        check_landing(sim, shard, body);
-    memcpy(target, body->ghost, bytes);
-    body->ghost = NULL;
-    body->used = false;
-    sim->counts.ghost_bodies++;
-}
-
-/* What was on its way into a dead process' memory: the kernel or a network card may still write. */
-static void become_ghosts(struct sim *sim, const struct sim_connection *connection)
-{
-    for (uint32_t i = 0; i < SIM_BODIES; i++) {
-        struct sim_body *body = &sim->bodies[i];
-        if (!body->used || body->connection != connection->number || body->from != SIDE_WORKER ||
-            !body->taken || body->landed || body->length == 0 || !chance(&sim->network, 0.7))
-            continue;
-        body->ghost = sim_remember(sim, address(sim, body, true), body->length);
-        body->ghost_ns = sim->now_ns + (int64_t)(between(&sim->network, 0, 1) * (double)GHOSTS);
-        event_add(sim, (struct sim_event){.at_ns = body->ghost_ns,
-                                          .kind = SIM_BODY,
-                                          .actor = actor_shard(connection->shard),
-                                          .from = connection->number,
-                                          .what = i,
-                                          .side = SIDE_SHARD});
-    }
-}
-
-/* A machine that sleeps writes nothing, and its connections do not outlive that. */
-void data_ghosts_end(struct sim *sim, uint32_t shard)
-{
-    for (uint32_t i = 0; i < SIM_BODIES; i++) {
-        struct sim_body *body = &sim->bodies[i];
-        const struct sim_connection *connection =
-            body->used && body->ghost ? data_connection(sim, body->connection) : NULL;
-        if (!connection || connection->shard != shard)
-            continue;
-        body->ghost = NULL;
-        body->used = false;
-    }
-}
-
 /* A shard's process is gone, and with it all it knew of its connections. */
 void data_shard_dies(struct sim *sim, uint32_t shard)
 {
@@ -307,7 +257,7 @@ void data_shard_dies(struct sim *sim, uint32_t shard)
         struct sim_connection *connection = &sim->connections[i];
         if (connection->number == 0 || connection->shard != shard || connection->ended[SIDE_SHARD])
             continue;
-        become_ghosts(sim, connection);
+        ghosts_rise(sim, connection);
         data_break(sim, connection->number);
         connection->ended[SIDE_SHARD] = true;
         free_bodies(sim, connection->number);
@@ -318,19 +268,19 @@ static void body_lands(struct sim *sim, struct sim_body *body, enum sim_side sid
 {
     const struct sim_connection *connection = data_connection(sim, body->connection);
     if (body->ghost) {
-        ghost_lands(sim, body);
+        ghosts_land(sim, body);
         return;
     }
     if (body->landed || connection->ended[side])
         return;
     const bool whole = connection->alive;
     const uint64_t bytes = whole ? body->length : random_below(&sim->network, body->length);
-    uint8_t *target = address(sim, body, false);
+    uint8_t *target = data_address(sim, body, false);
     if (side == SIDE_SHARD)
         check_landing(sim, connection->shard, body);
     else if (whole)
         check_left(sim, connection->shard, body);
-    memcpy(target, address(sim, body, true), bytes);
+    memcpy(target, data_address(sim, body, true), bytes);
     if (body->flip && bytes > 0) {
         target[random_below(&sim->network, bytes)] ^=
             (uint8_t)(1u << random_below(&sim->network, 8));

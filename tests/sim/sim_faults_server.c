@@ -49,7 +49,7 @@ void fault_clock(struct sim *sim, uint32_t worker)
     sim_tell(sim, "FAULT: the clock of %s jumps by %lld us", story_actor(sim, index),
              (long long)(ns / US));
     if (actor_role(index) == SHARD)
-        data_ghosts_end(sim, shard_of(index));
+        ghosts_end(sim, shard_of(index));
     actor->skew_ns += ns;
     server_wake(sim, index, 0);
 }
