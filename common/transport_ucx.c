@@ -15,7 +15,7 @@
 
 static void ucx_close(struct transport *transport);
 
-static gradweir_status worker_open(struct ucx *ucx)
+gradweir_status ucx_worker_open(struct ucx *ucx)
 {
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SINGLE};
@@ -26,21 +26,28 @@ static gradweir_status worker_open(struct ucx *ucx)
     return ucx_handlers_set(ucx);
 }
 
-static gradweir_status descriptor_open(struct ucx *ucx)
+gradweir_status ucx_worker_watch(struct ucx *ucx)
 {
     int worker_fd = -1;
     ucs_status_t status = ucp_worker_get_efd(ucx->worker, &worker_fd);
     if (status != UCS_OK)
         return fail(GRADWEIR_ERR_UNSUPPORTED, "ucx: no event descriptor: %s",
                     ucs_status_string(status));
+    struct epoll_event event = {.events = EPOLLIN};
+    if (epoll_ctl(ucx->fd, EPOLL_CTL_ADD, worker_fd, &event) != 0)
+        return fail(GRADWEIR_ERR_IO, "ucx: event descriptors: %s", strerror(errno));
+    return GRADWEIR_OK;
+}
+
+static gradweir_status descriptor_open(struct ucx *ucx)
+{
     ucx->fd = epoll_create1(EPOLL_CLOEXEC);
     ucx->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN};
     if (ucx->fd < 0 || ucx->timer_fd < 0 ||
-        epoll_ctl(ucx->fd, EPOLL_CTL_ADD, worker_fd, &event) != 0 ||
         epoll_ctl(ucx->fd, EPOLL_CTL_ADD, ucx->timer_fd, &event) != 0)
         return fail(GRADWEIR_ERR_IO, "ucx: event descriptors: %s", strerror(errno));
-    return GRADWEIR_OK;
+    return ucx_worker_watch(ucx);
 }
 
 static gradweir_status tables_open(struct ucx *ucx)
@@ -61,7 +68,7 @@ static gradweir_status parts_open(struct ucx *ucx)
 {
     TRY(tables_open(ucx));
     TRY(ucx_context_open(ucx));
-    TRY(worker_open(ucx));
+    TRY(ucx_worker_open(ucx));
     return descriptor_open(ucx);
 }
 
@@ -101,12 +108,8 @@ static gradweir_status bind_probe(const char *text, const struct sockaddr_storag
     return GRADWEIR_OK;
 }
 
-static gradweir_status ucx_listen(struct transport *transport)
+gradweir_status ucx_listen_at(struct ucx *ucx, const char *text)
 {
-    struct ucx *ucx = (struct ucx *)transport;
-    const char *text = ucx->settings.bind_address;
-    if (ucx->listener)
-        return fail(GRADWEIR_ERR_STATE, "already listening on %s", ucx->address);
     struct sockaddr_storage address;
     socklen_t length;
     TRY(ucx_address_parse(text, &address, &length));
@@ -129,6 +132,14 @@ static gradweir_status ucx_listen(struct transport *transport)
     return GRADWEIR_OK;
 }
 
+static gradweir_status ucx_listen(struct transport *transport)
+{
+    struct ucx *ucx = (struct ucx *)transport;
+    if (ucx->listener)
+        return fail(GRADWEIR_ERR_STATE, "already listening on %s", ucx->address);
+    return ucx_listen_at(ucx, ucx->settings.bind_address);
+}
+
 /* Enough to drain a burst, few enough to come back to the owner. */
 #define PROGRESS_MAX 64
 
@@ -138,6 +149,7 @@ static bool progress(struct ucx *ucx)
     for (int i = 0; i < PROGRESS_MAX && ucp_worker_progress(ucx->worker) != 0; i++)
         moved = true;
     ucx_peers_tend(ucx);
+    ucx_renew(ucx);
     return moved;
 }
 

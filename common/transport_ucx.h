@@ -5,6 +5,7 @@
  * transport_ucx_peer.c      life and death of a peer
  * transport_ucx_message.c   sends, offers, credit
  * transport_ucx_take.c      receives
+ * transport_ucx_renew.c     a worker that hears nobody is replaced
  * transport_ucx_settings.c  UCX's configuration, addresses, what is really in use
  * transport_ucx_signals.c   handlers that UCX installs when it is loaded, taken back
  *
@@ -134,12 +135,23 @@ struct ucx {
     struct ucx_handler handlers[UCX_AM_KINDS];
     uint64_t serial;    /* of peers and offers */
     uint32_t abandoned; /* takes that were given up, and that UCX still has */
-    bool tend;          /* some peer wants ucx_peer_tend() */
-    uint32_t recent;    /* the peer that the last message came from */
+    uint32_t silent;    /* greetings in a row that did not come, while nobody was heard */
+    bool renewing, relisten, replaced; /* transport_ucx_renew.c */
+    bool tend;                         /* some peer wants ucx_peer_tend() */
+    uint32_t recent;                   /* the peer that the last message came from */
 
     ucp_conn_request_h *requests; /* came in a callback, wait for poll */
     uint32_t request_count;
 };
+
+/* transport_ucx.c */
+gradweir_status ucx_worker_open(struct ucx *ucx);
+gradweir_status ucx_worker_watch(struct ucx *ucx); /* its descriptor, by ours */
+gradweir_status ucx_listen_at(struct ucx *ucx, const char *text);
+
+/* transport_ucx_renew.c */
+void ucx_silence(struct ucx *ucx, bool greeting); /* a peer's deadline passed without a greeting */
+void ucx_renew(struct ucx *ucx);
 
 /* transport_ucx_settings.c */
 gradweir_status ucx_context_open(struct ucx *ucx);

@@ -238,6 +238,7 @@ static ucs_status_t arrived(struct ucx *ucx, unsigned kind, const struct ucx_arr
     struct ucx_peer *peer = named ? ucx_peer_of(ucx, arrival->param->reply_ep) : NULL;
     if (!peer || peer->state >= UCX_FAILED)
         return UCS_OK;
+    ucx->silent = 0;
     struct ucx_prefix prefix = {0};
     const char *why = wrong(peer, kind, arrival, &prefix);
     if (why) {

@@ -109,6 +109,8 @@ gradweir_status ucx_connect(struct transport *transport, const char *address, ui
     struct sockaddr_storage remote;
     socklen_t length;
     TRY(ucx_address_parse(address, &remote, &length));
+    if (ucx->renewing)
+        return fail(GRADWEIR_ERR_LOST, "%s: not now, the transport is made anew", address);
     struct ucx_peer *peer = peer_new(ucx, UCX_CONNECTING, deadline_ms);
     if (!peer)
         return fail(GRADWEIR_ERR_FULL, "%s: all %u peers are in use", address,
@@ -202,12 +204,19 @@ static void bury(struct ucx_peer *peer)
     snprintf(event->reason, sizeof event->reason, "%s", peer->reason);
 }
 
+static void silent(struct ucx_peer *peer)
+{
+    const bool greeting = peer->state == UCX_GREETING;
+    ucx_peer_fail(peer, GRADWEIR_ERR_LOST, "no answer within the deadline");
+    ucx_silence(peer->ucx, greeting);
+}
+
 /* Whether the peer wants to be tended again without a further cause. */
 static bool tend(struct ucx_peer *peer, uint64_t now_ns)
 {
     if (peer->state == UCX_CONNECTING || peer->state == UCX_GREETING) {
         if (deadline_passed(now_ns, peer->deadline_ns))
-            ucx_peer_fail(peer, GRADWEIR_ERR_LOST, "no answer within the deadline");
+            silent(peer);
     }
     if (peer->state == UCX_OPEN)
         ucx_credit_pay(peer);
