@@ -141,8 +141,10 @@ static void came_in(struct session *session, const struct message *message)
     }
     if (joined->version > session->newest || !same_timeline)
         session->newest = joined->version;
+    const bool greet = !same || !same_epoch || !same_timeline ||
+                       memcmp(session->pass, joined->pass, sizeof session->pass) != 0;
     memcpy(session->pass, joined->pass, sizeof session->pass);
-    session_members_told(session, joined);
+    session_members_told(session, joined, greet);
     if (!same_timeline)
         session_pull_anew(session);
     session_push_rejoined(session, same, same_epoch);

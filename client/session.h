@@ -190,7 +190,7 @@ struct session_action *session_act(struct session *session, enum session_action_
 struct message *session_tell(struct session *session, enum message_kind kind);
 void session_join(struct session *session);
 void session_wake(struct session *session); /* joins again if it rests */
-void session_members_told(struct session *session, const struct message_joined *joined);
+void session_members_told(struct session *session, const struct message_joined *joined, bool greet);
 void session_member_hello(struct session *session, uint32_t member);
 void session_member_answered(struct session *session, const struct session_event *event);
 void session_member_lost(struct session *session, uint32_t member);

@@ -48,7 +48,8 @@ static void hang_up(struct session *session, uint32_t index)
     session->members[index].state = MEMBER_CONNECTING; /* anew, once PEER_LOST has come */
 }
 
-void session_members_told(struct session *session, const struct message_joined *joined)
+/* Open sessions are greeted again when what they are bound to has changed. */
+void session_members_told(struct session *session, const struct message_joined *joined, bool greet)
 {
     session->members_count = joined->members_count;
     for (uint32_t i = 0; i < joined->members_count; i++) {
@@ -59,10 +60,10 @@ void session_members_told(struct session *session, const struct message_joined *
         member->offset = member->where.first * sizeof(float);
         member->bytes = member->where.count * sizeof(float) +
                         (last ? session->options.moments * sizeof(double) * 3 : 0);
-        if (member->state == MEMBER_OPEN && same)
-            session_member_hello(session, i); /* the pass is new */
-        else if (member->state != MEMBER_AWAY && !same)
+        if (member->state != MEMBER_AWAY && !same)
             hang_up(session, i);
+        else if (member->state == MEMBER_OPEN && greet)
+            session_member_hello(session, i);
         else if (member->state == MEMBER_AWAY)
             connect_member(session, i);
     }
@@ -95,6 +96,9 @@ void session_member_lost(struct session *session, uint32_t index)
     struct session_member *member = &session->members[index];
     member->state = MEMBER_AWAY;
     member->number = 0;
+    /* Away for long: perhaps it moved, and we did not hear it. JOINED says where everybody is. */
+    if (session->joined && member->pause_ns == SESSION_RETRIES_MAX * session->options.retry_ns)
+        session_join(session);
     try_later(session, member);
     session_push_lost(session, index);
     session_pull_lost(session, index);

@@ -262,6 +262,13 @@ static void rename_push(struct session *session, struct session_push *push)
     }
 }
 
+/* Words may have been lost with the connection; bodies go another way. */
+static void tell_again(struct session *session, struct session_push *push)
+{
+    push->resend_ns = session->now_ns + push->pause_ns;
+    describe(session, push);
+}
+
 /* In again: the same incarnation goes on where it was. Another coordinator has perhaps closed its
  * places, so bodies wait until it has said. */
 void session_push_rejoined(struct session *session, bool same_incarnation, bool same_epoch)
@@ -280,7 +287,7 @@ void session_push_rejoined(struct session *session, bool same_incarnation, bool 
         else if (push->state == PUSH_WANTS_PLACE)
             ask(session, push);
         else if (push->state == PUSH_SENDING)
-            send_all(session, push);
+            tell_again(session, push);
     }
 }
 

@@ -233,3 +233,25 @@ Test(session_epoch, a_shard_that_was_away_when_it_moved_is_tried_at_once)
     bench_hear(session.now_ns, &message);
     cr_assert_eq(actions.count, 0, "there is no shard 7");
 }
+
+Test(session_epoch, a_shard_that_stays_away_is_asked_for_since_it_may_have_moved_unheard)
+{
+    bench_come_in(1);
+    uint32_t joins = 0;
+    for (int i = 0; i < 12; i++) {
+        bench_step((struct session_event){
+            .kind = SESSION_PEER_LOST, .member = 1, .now_ns = session.now_ns});
+        joins += bench_said(MESSAGE_JOIN) != NULL;
+        cr_assert(i > 5 || joins == 0, "a short absence is nothing to ask about");
+        bench_step((struct session_event){.kind = SESSION_TICK, .now_ns = session_next(&session)});
+    }
+    cr_assert_gt(joins, 2);
+    bench_step(
+        (struct session_event){.kind = SESSION_PEER_LOST, .member = 1, .now_ns = session.now_ns});
+    struct message message = bench_joined_message(1);
+    strcpy(message.joined.members[1].address, "b:9");
+    bench_hear(session.now_ns, &message);
+    cr_assert_eq(bench_nth(SESSION_CONNECT, 0)->member, 1);
+    cr_assert_str_eq(session.members[1].where.address, "b:9");
+    cr_assert_eq(bench_count(SESSION_HEAD), 0, "nothing has changed for the other");
+}

@@ -112,7 +112,7 @@ Test(session_push, sends_the_same_bytes_under_the_same_name_when_a_member_comes_
     cr_assert_eq(bench_nth(SESSION_CHUNK, 0)->member, 1);
 }
 
-Test(session_push, describes_again_and_greets_again_after_a_rejoin_of_the_same_incarnation)
+Test(session_push, describes_again_after_a_rejoin_and_moves_no_body_for_that)
 {
     bench_come_in(1);
     bench_push(0, PURPOSE_GRADIENT, 0);
@@ -123,8 +123,12 @@ Test(session_push, describes_again_and_greets_again_after_a_rejoin_of_the_same_i
     const struct message message = bench_joined_message(1);
     bench_hear(5, &message);
     cr_assert_eq(bench_said(MESSAGE_DESCRIBE)->describe.name.sequence, 1);
-    cr_assert_eq(bench_count(SESSION_HEAD), 2);
+    cr_assert_eq(bench_count(SESSION_HEAD) + bench_count(SESSION_CHUNK), 0);
     cr_assert_eq(bench_count(SESSION_VERDICT), 0);
+    struct message other = message;
+    other.joined.pass[0] = 9;
+    bench_hear(6, &other);
+    cr_assert_eq(bench_count(SESSION_HEAD), 2, "another pass is shown to both");
 }
 
 Test(session_push, another_incarnation_ends_what_had_a_place_and_renames_what_had_none)
