@@ -58,13 +58,20 @@ static bool answers_stop(const struct coordinator_loop *loop, uint32_t peer)
     return order_is_worker(loop->order, peer);
 }
 
+/* STOP, or why the job has ended otherwise. */
+static bool is_last_word(const struct message *message)
+{
+    return message->kind == MESSAGE_STOP ||
+           (message->kind == MESSAGE_DENIED && message->denied.status == GRADWEIR_ERR_LOST);
+}
+
 static void carry_out(struct coordinator_loop *loop, const struct order_action *action)
 {
     switch (action->kind) {
     case ORDER_SEND:
         if (action->message.kind == MESSAGE_MEMBER)
             loop->members[action->message.member.shard] = action->peer;
-        if (action->message.kind == MESSAGE_STOP && answers_stop(loop, action->peer))
+        if (is_last_word(&action->message) && answers_stop(loop, action->peer))
             host_farewell_expect(&loop->farewell, action->peer);
         control_send(loop->control, action->peer, &action->message);
         break;

@@ -159,7 +159,7 @@ class Refusals(Job):
         self.shard(1)
         with self.assertRaises(Failed) as caught:
             worker.wait(worker.send(), 20000)
-        self.assertRegex(str(caught.exception), "shard 1 came back without its memory.*are lost")
+        self.assertRegex(str(caught.exception), "shard 1 came back without its memory.*are lost", self.server.lines()[-3000:])
         self.assertNotEqual(self.server.process.wait(20), 0)
         self.assertNotEqual(self.shards[0].wait(20), 0)
 
