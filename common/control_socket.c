@@ -87,7 +87,7 @@ static void set_options(void *socket, int type, const struct control_options *op
     set(socket, ZMQ_HEARTBEAT_TIMEOUT, (int)options->heartbeat_dead_ms);
     set(socket, ZMQ_HEARTBEAT_TTL, (int)options->heartbeat_dead_ms);
     set(socket, ZMQ_RECONNECT_IVL, 50);
-    set(socket, ZMQ_RECONNECT_IVL_MAX, 1000);
+    set(socket, ZMQ_RECONNECT_IVL_MAX, 200); /* a coordinator is back within a second */
     set(socket, ZMQ_TCP_KEEPALIVE, 1);
     if (type == ZMQ_ROUTER)
         set(socket, ZMQ_ROUTER_MANDATORY, 1);
