@@ -148,17 +148,17 @@ static void end_all(struct supervisor *parent, gradweir_status status, const cha
     snprintf(parent->reason, sizeof parent->reason, "%s", why);
     if (status == GRADWEIR_OK)
         return; /* the shards have been told to stop */
-    send_signal(parent, SIGTERM, false);
-    send_signal(parent, SIGTERM, false); /* the second one is meant at once */
+    /* At once: a coordinator that drains would tell the others that the job has ended in order, and
+     * they would give up their memory. */
+    send_signal(parent, SIGKILL, false);
 }
 
-/* Five within CRASHES_S? */
+/* The last CRASHES_MAX of them within CRASHES_S? */
 static bool crashes_too_often(struct child *child, uint64_t now_ns)
 {
-    const uint64_t oldest = child->crashes_ns[child->crashes % CRASHES_MAX];
     child->crashes_ns[child->crashes++ % CRASHES_MAX] = now_ns;
-    return child->crashes >= CRASHES_MAX + (oldest == 0) &&
-           now_ns - oldest < (uint64_t)CRASHES_S * CLOCK_SECOND;
+    const uint64_t oldest_ns = child->crashes_ns[child->crashes % CRASHES_MAX];
+    return child->crashes >= CRASHES_MAX && now_ns - oldest_ns < (uint64_t)CRASHES_S * CLOCK_SECOND;
 }
 
 static void killed(struct supervisor *parent, struct child *child, int number)

@@ -57,6 +57,17 @@ class Supervise(unittest.TestCase):
                                        self.server.lines()))
         self.assertGreaterEqual(int(line.group(2)), 2)
 
+    def test_five_crashes_end_it_with_a_reason_and_the_memory_stays(self):
+        self.train()
+        for number in range(1, 6):
+            pid = until(lambda: (self.pids("shard 0") + [0] * 9)[number - 1])
+            until(lambda: "-shard-0: log index" in self.server.lines() or number == 1)
+            os.kill(pid, signal.SIGSEGV)
+            until(lambda: gone(pid))
+        self.assertEqual(self.server.process.wait(15), 2)
+        self.assertIn("shard 0 crashed 5 times within 60 s, the last time by signal 11", self.server.lines())
+        self.assertEqual(len(self.arenas()), 2)
+
     def test_the_job_s_end_ends_all_and_leaves_no_memory(self):
         worker = self.train()
         worker.close()
