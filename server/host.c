@@ -51,6 +51,7 @@ static gradweir_status catch_signals(void)
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL); /* the terminal is gone; ignored: nohup */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on files is as a full disk: the recording says so */
     return GRADWEIR_OK;
 }
 
@@ -171,7 +172,7 @@ static gradweir_status run(struct host *host)
     return run_coordinator(host);
 }
 
-gradweir_status host_run(const struct settings *settings)
+gradweir_status host_run(const struct settings *settings, bool *unrecorded)
 {
     struct host host = {.context = NULL};
     log_init(&host.log, level_of(settings), STDERR_FILENO);
@@ -181,6 +182,8 @@ gradweir_status host_run(const struct settings *settings)
         status = catch_signals();
     if (status == GRADWEIR_OK)
         status = run(&host);
+    for (uint32_t i = 0; host.shards && i < host.shards_count; i++)
+        *unrecorded = *unrecorded || host.shards[i].unrecorded;
     free(host.shards);
     control_context_free(host.context);
     host_options_free(&host.options);

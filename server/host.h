@@ -4,7 +4,13 @@
 
 #include "common/settings.h"
 
-/* Runs until the job ends, SIGTERM or SIGINT drains it (the second one ends it at once). */
-gradweir_status host_run(const struct settings *settings);
+#include <stdbool.h>
+
+/* Exit status of a server that ended in order, with a recording that is not whole. */
+enum { HOST_UNRECORDED = 3 };
+
+/* Runs until the job ends; SIGTERM, SIGINT and SIGHUP drain it (a second SIGTERM or SIGINT ends it
+ * at once). *unrecorded becomes true when this process's part of the recording is not whole. */
+gradweir_status host_run(const struct settings *settings, bool *unrecorded);
 
 #endif

@@ -25,6 +25,7 @@ struct host_shard {
     bool started;
     gradweir_status status; /* why the loop ended, once it has */
     char reason[512];
+    bool unrecorded; /* once it is closed: its part of the recording is not whole */
 };
 
 enum { HOST_SHARD_FDS_MAX = 3 };

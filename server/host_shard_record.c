@@ -85,6 +85,11 @@ void shard_loop_record_body(struct shard_loop *loop, uint64_t index, uint64_t of
 
 void shard_loop_record_end(struct shard_loop *loop)
 {
-    recording_close(loop->recording);
-    recording_close(loop->log_recording);
+    const bool bodies = recording_close(loop->recording);
+    const bool log = recording_close(loop->log_recording);
+    loop->host->unrecorded = !bodies || !log;
+    if (loop->host->unrecorded)
+        log_line(loop->host->log, LOG_WARN, "record",
+                 "shard %u: the recording in %s is not whole: replay ends before the run did",
+                 loop->host->index, loop->host->options->record);
 }

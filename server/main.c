@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     struct settings *settings;
     if (settings_new(settings_server, settings_server_count, &settings) != GRADWEIR_OK)
         return complain();
-    bool help = false;
+    bool help = false, unrecorded = false;
     gradweir_status status =
         settings_arguments(settings, argc - 1, (const char *const *)(argv + 1), &help);
     if (status == GRADWEIR_OK && help) {
@@ -42,10 +42,12 @@ int main(int argc, char **argv)
             "says more)\n\n");
         settings_print_help(settings_server, settings_server_count, stdout);
     } else if (status == GRADWEIR_OK && settings_bool(settings, "supervise")) {
-        status = supervise_run(settings, argc, argv);
+        status = supervise_run(settings, argc, argv, &unrecorded);
     } else if (status == GRADWEIR_OK) {
-        status = host_run(settings);
+        status = host_run(settings, &unrecorded);
     }
     settings_free(settings);
-    return status == GRADWEIR_OK ? 0 : complain();
+    if (status != GRADWEIR_OK)
+        return complain();
+    return unrecorded ? HOST_UNRECORDED : 0;
 }

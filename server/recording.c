@@ -114,14 +114,21 @@ static struct iovec piece(const void *bytes, uint64_t count)
     return piece;
 }
 
-static void put_mark(struct recording *recording, enum recording_end end)
+static bool put_mark(struct recording *recording, enum recording_end end)
 {
     const struct recording_mark body = {.index = UINT64_MAX, .end = end};
     const uint32_t record[2] = {0, end};
     struct iovec mark =
         recording->body_bytes ? piece(&body, sizeof body) : piece(record, sizeof record);
-    if (recording->mark_bytes)
-        (void)write_all(recording->fd, &mark, 1);
+    return recording->mark_bytes == 0 || write_all(recording->fd, &mark, 1);
+}
+
+/* What was written of an entry that did not fit goes, so that the mark fits in its place. */
+static void put_broken_mark(struct recording *recording)
+{
+    if (ftruncate(recording->fd, (off_t)recording->bytes) == 0 &&
+        lseek(recording->fd, 0, SEEK_END) >= 0)
+        (void)put_mark(recording, RECORDING_BROKEN);
 }
 
 /* Two pieces that belong together: both, or neither and the end. */
@@ -136,13 +143,14 @@ static bool put(struct recording *recording, const void *head, size_t head_bytes
                  "%s has used up its part of record_bytes_max, %llu bytes: the run goes on, but "
                  "what comes from here on cannot be replayed",
                  recording->path, (unsigned long long)recording->bytes_max);
-        put_mark(recording, RECORDING_FULL);
+        (void)put_mark(recording, RECORDING_FULL);
         return false;
     }
     if (!write_all(recording->fd, pieces, 2)) {
         snprintf(recording->reason, sizeof recording->reason,
                  "%s: %s: the run goes on, but what comes from here on cannot be replayed",
                  recording->path, strerror(errno));
+        put_broken_mark(recording);
         return false;
     }
     recording->bytes += head_bytes + body_bytes;
@@ -202,6 +210,9 @@ static gradweir_status begin(struct recording *recording, const void *head, size
         if (end == RECORDING_FULL)
             snprintf(recording->reason, sizeof recording->reason,
                      "%s had used up its part of record_bytes_max before", recording->path);
+        else if (end == RECORDING_BROKEN)
+            snprintf(recording->reason, sizeof recording->reason,
+                     "%s could not be written before: it is not gone on with", recording->path);
         else if (ftruncate(recording->fd, (off_t)recording->bytes) != 0 ||
                  lseek(recording->fd, 0, SEEK_END) < 0)
             status = fail(GRADWEIR_ERR_IO, "%s: %s", recording->path, strerror(errno));
@@ -248,8 +259,8 @@ static gradweir_status write_layout(const char *folder, const struct model *mode
         status = open_file(folder, "layout.model", start, &file);
     if (status == GRADWEIR_OK) {
         status = begin_or_close(&file, bytes, size);
-        if (status == GRADWEIR_OK)
-            recording_close(file);
+        if (status == GRADWEIR_OK && !recording_close(file))
+            status = fail(GRADWEIR_ERR_IO, "%s/layout.model: %s", folder, strerror(errno));
     }
     free(bytes);
     return status;
@@ -286,14 +297,14 @@ gradweir_status recording_open_shard(const char *folder, const struct model *mod
     return begin_or_close(recording, head, sizeof head);
 }
 
-void recording_close(struct recording *recording)
+bool recording_close(struct recording *recording)
 {
     if (!recording)
-        return;
-    if (!recording->reason[0])
-        put_mark(recording, RECORDING_CLOSED);
-    close(recording->fd);
+        return true;
+    bool whole = recording->reason[0] == 0 && put_mark(recording, RECORDING_CLOSED);
+    whole = close(recording->fd) == 0 && whole;
     free(recording);
+    return whole;
 }
 
 bool recording_record(struct recording *recording, const struct record *record)

@@ -26,9 +26,10 @@
 struct recording;
 
 enum recording_end {
-    RECORDING_CUT = 0,   /* no mark: the process was killed, or still writes */
-    RECORDING_FULL = 1,  /* bytes_max was reached */
-    RECORDING_CLOSED = 2 /* the run ended in order */
+    RECORDING_CUT = 0,    /* no mark: the process was killed, or still writes */
+    RECORDING_FULL = 1,   /* bytes_max was reached */
+    RECORDING_CLOSED = 2, /* the run ended in order */
+    RECORDING_BROKEN = 3  /* the disk said no, and the run went on */
 };
 
 enum recording_start {
@@ -47,7 +48,10 @@ gradweir_status recording_open_log(const char *folder, uint64_t bytes_max,
 gradweir_status recording_open_shard(const char *folder, const struct model *model, uint32_t shard,
                                      uint32_t members, uint64_t bytes_max,
                                      enum recording_start start, struct recording **recording);
-void recording_close(struct recording *recording); /* NULL is accepted */
+
+/* False when what was given is not all there: the bound, or the disk, at the latest now. NULL is
+ * accepted, and whole. */
+bool recording_close(struct recording *recording);
 
 /* False once the bound is reached or the disk said no. A record may be written again, and one whose
  * index was written before takes the place of that one and of all behind it: a new coordinator

@@ -7,8 +7,9 @@
 
 static enum recording_end end_of(uint64_t number)
 {
-    return number == RECORDING_FULL || number == RECORDING_CLOSED ? (enum recording_end)number
-                                                                  : RECORDING_CUT;
+    const bool known =
+        number == RECORDING_FULL || number == RECORDING_CLOSED || number == RECORDING_BROKEN;
+    return known ? (enum recording_end)number : RECORDING_CUT;
 }
 
 gradweir_status recording_scan_record(const uint8_t *bytes, size_t count, size_t at, size_t *next,

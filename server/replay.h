@@ -38,7 +38,8 @@ struct replay_result {
 gradweir_status replay_run(const struct replay_options *options, struct replay_result *result);
 
 /* gradweir-server replay DIR [--until V] [--shards N] [--simd NAME] [--every K] [--without WORKER]
- * [--json FILE]. 0; 1 when the recording does not give what the run gave; 2 for wrong usage. */
+ * [--json FILE]. 0; 1 when the recording does not give what the run gave; 2 for wrong usage; 3
+ * when it ends before the run did (a bound, a full disk, a killed process) and --until did not. */
 int replay_main(int argc, char **argv);
 
 #endif

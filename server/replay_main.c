@@ -21,6 +21,9 @@ static const struct setting table[] = {
 };
 static const size_t table_count = sizeof table / sizeof *table;
 
+/* Exit status: all that is there was repeated, and it ends before the run did. */
+enum { REPLAY_EARLY = 3 };
+
 /* Where digests go on the way. */
 struct way {
     FILE *json; /* NULL: none is wanted */
@@ -41,6 +44,7 @@ static const char *end_word(const struct replay_result *result)
     return result->until                       ? "until"
            : result->ended == RECORDING_CLOSED ? "end"
            : result->ended == RECORDING_FULL   ? "bound"
+           : result->ended == RECORDING_BROKEN ? "disk"
                                                : "cut";
 }
 
@@ -48,6 +52,10 @@ static void print_end(const struct replay_result *result)
 {
     if (!result->until && result->ended == RECORDING_FULL)
         printf("%s reached its part of record_bytes_max after this: what the run did then was not "
+               "recorded\n",
+               result->ended_file);
+    if (!result->until && result->ended == RECORDING_BROKEN)
+        printf("%s could not be written any more after this: what the run did then was not "
                "recorded\n",
                result->ended_file);
     if (!result->until && result->ended == RECORDING_CUT)
@@ -109,7 +117,7 @@ static void write_json(FILE *json, const struct replay_options *options,
 
 /* Without a worker, the run itself comes first: its digest is what the other one differs from, and
  * the recording is proven sound on the way. */
-static gradweir_status replay_both(const struct replay_options *options, FILE *json)
+static gradweir_status replay_both(const struct replay_options *options, FILE *json, bool *early)
 {
     struct replay_result run = {.digest = 0}, result;
     if (options->without) {
@@ -124,10 +132,11 @@ static gradweir_status replay_both(const struct replay_options *options, FILE *j
         print_without(options, &run, &result);
     if (json)
         write_json(json, options, &run, &result);
+    *early = !result.until && result.ended != RECORDING_CLOSED;
     return GRADWEIR_OK;
 }
 
-static gradweir_status run(const struct settings *settings, const char *folder)
+static gradweir_status run(const struct settings *settings, const char *folder, bool *early)
 {
     const int64_t until = settings_int(settings, "until");
     const char *path = settings_text(settings, "json"),
@@ -146,7 +155,7 @@ static gradweir_status run(const struct settings *settings, const char *folder)
         return fail(GRADWEIR_ERR_IO, "%s: %s", path, strerror(errno));
     if (way.json)
         fprintf(way.json, "{\"every\":[");
-    const gradweir_status status = replay_both(&options, way.json);
+    const gradweir_status status = replay_both(&options, way.json, early);
     if (way.json && status != GRADWEIR_OK)
         fprintf(way.json, "],\"failed\":%d}\n", status);
     if (way.json && fclose(way.json) != 0 && status == GRADWEIR_OK)
@@ -162,7 +171,7 @@ static bool asks_help(const char *argument)
 int replay_main(int argc, char **argv)
 {
     struct settings *settings;
-    bool help = argc > 1 && asks_help(argv[1]);
+    bool help = argc > 1 && asks_help(argv[1]), early = false;
     if (settings_new(table, table_count, &settings) != GRADWEIR_OK)
         return 1;
     gradweir_status status = GRADWEIR_OK;
@@ -175,11 +184,11 @@ int replay_main(int argc, char **argv)
         printf("gradweirctl replay FOLDER [--NAME VALUE]...   repeat a recorded run\n\n");
         settings_print_help(table, table_count, stdout);
     } else if (status == GRADWEIR_OK) {
-        status = run(settings, argv[1]);
+        status = run(settings, argv[1], &early);
         code = status == GRADWEIR_ERR_INVALID || status == GRADWEIR_ERR_UNSUPPORTED ? 2 : 1;
     }
     if (status != GRADWEIR_OK)
         fprintf(stderr, "replay: %s\n", fail_reason());
     settings_free(settings);
-    return status == GRADWEIR_OK ? 0 : code;
+    return status != GRADWEIR_OK ? code : early ? REPLAY_EARLY : 0;
 }

@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/record.h"
+#include "server/host.h"
 #include "server/host_listen.h"
 
 #include <errno.h>
@@ -55,6 +56,7 @@ struct supervisor {
     uint32_t children_count;
     uint32_t signals; /* how many asked us to end */
     bool ending;      /* nobody is started again */
+    bool unrecorded;  /* a child's part of the recording is not whole */
     gradweir_status status;
     char reason[300];
     uint64_t ending_ns;
@@ -190,7 +192,9 @@ static void ended(struct supervisor *parent, struct child *child, int status)
         killed(parent, child, WTERMSIG(status));
         return;
     }
-    if (WEXITSTATUS(status) != 0) {
+    if (WEXITSTATUS(status) == HOST_UNRECORDED) {
+        parent->unrecorded = true; /* and else in order */
+    } else if (WEXITSTATUS(status) != 0) {
         snprintf(why, sizeof why, "%s cannot go on (exit status %d): it has said why", child->name,
                  WEXITSTATUS(status));
         end_all(parent, GRADWEIR_ERR_STATE, why);
@@ -343,7 +347,8 @@ static void choose_signals(struct supervisor *parent)
         sigaddset(&parent->waited, SIGHUP);
 }
 
-gradweir_status supervise_run(const struct settings *settings, int count, char **arguments)
+gradweir_status supervise_run(const struct settings *settings, int count, char **arguments,
+                              bool *unrecorded)
 {
     static struct supervisor parent;
     parent = (struct supervisor){.settings = settings, .count = count, .arguments = arguments};
@@ -354,5 +359,7 @@ gradweir_status supervise_run(const struct settings *settings, int count, char *
     const gradweir_status status = start_all(&parent);
     if (status != GRADWEIR_OK)
         end_all(&parent, status, fail_reason());
-    return watch(&parent);
+    const gradweir_status ended_with = watch(&parent);
+    *unrecorded = parent.unrecorded;
+    return ended_with;
 }

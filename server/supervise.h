@@ -17,7 +17,8 @@
  * SIGTERM, SIGINT and SIGHUP (unless it is ignored) go to the coordinator, which drains the job;
  * the second one goes to all. A parent that is killed takes its children along.
  *
- * arguments: as main has them. */
-gradweir_status supervise_run(const struct settings *settings, int count, char **arguments);
+ * arguments: as main has them. *unrecorded: as host_run gives it, for any of them. */
+gradweir_status supervise_run(const struct settings *settings, int count, char **arguments,
+                              bool *unrecorded);
 
 #endif

@@ -299,6 +299,19 @@ static void take_parameters(struct run *run, struct train_summary *summary,
                                       summary->final_mean_return >= run->settings->until);
 }
 
+/* Its own server says by its exit status whether all is there. */
+static void look_at_recording(const struct run *run, struct train_summary *summary)
+{
+    const char *folder = run->settings->record;
+    summary->unrecorded =
+        folder != NULL && run->children.server_started && run->children.server.status != 0;
+    if (summary->unrecorded)
+        fprintf(stderr,
+                "gradweir-train: the recording in %s is not whole, replay ends before this run "
+                "did: the server %s\n",
+                folder, child_end(&run->children.server).text);
+}
+
 /* Ends all, and takes the processes' times. Failures that show only now count too. */
 static void end_processes(struct run *run, struct train_summary *summary)
 {
@@ -311,6 +324,7 @@ static void end_processes(struct run *run, struct train_summary *summary)
     gradweir_close(run->reader.client);
     children_end_server(&run->children, interrupted ? 0.5 : 5);
     summary->cpu_s = run->children.cpu_s + own_cpu;
+    look_at_recording(run, summary);
     if (interrupted)
         snprintf(run->failed, sizeof(run->failed), "interrupted by a signal");
     else if (!train_status_audit(&status, &summary->counts, offers_max(run)))
@@ -339,7 +353,7 @@ static bool finish(struct run *run)
     summary.solved = summary.solved && summary.failed == NULL;
     run->solved = summary.solved;
     train_summary_print(&summary);
-    return write_all(run, &summary) && summary.failed == NULL;
+    return write_all(run, &summary) && summary.failed == NULL && !summary.unrecorded;
 }
 
 static bool start(struct run *run, char **argv)

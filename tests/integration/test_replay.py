@@ -113,7 +113,7 @@ class Damaged(Recorded):
         for name in ("shard-1.bodies", "shard-0.bodies", "log.records"):
             folder = self.copy()
             self.cut(os.path.join(folder, name), 0.5)
-            told = self.replay("--shards", "3", folder=folder).stdout
+            told = self.replay("--shards", "3", folder=folder, code=3).stdout
             version, digest = re.search(r"version (\d+) digest ([0-9a-f]{16})", told).groups()
             self.assertTrue(20 < int(version) < self.recorded.version, told)
             self.assertEqual(digest, every[int(version)])
@@ -147,7 +147,7 @@ class Full(unittest.TestCase):
         with tempfile.TemporaryDirectory() as temporary:
             folder = os.path.join(temporary, "run")
             full = Run(folder, 100, ("--record-bytes-max", str(self.bound)))
-            self.assertEqual((full.faults, full.closed), ([], 0), "the run goes on")
+            self.assertEqual((full.faults, full.closed), ([], 3), "the run goes on, and the server says so")
             self.assertGreaterEqual(full.version, 100)
             sizes = sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder))
             self.assertLessEqual(sizes, self.bound + 4096)
@@ -155,7 +155,7 @@ class Full(unittest.TestCase):
             self.assertEqual(len(re.findall(r"warn.*shard-\d.bodies has used up its part of record_bytes_max", full.log)), 2,
                              "once per file: " + full.log[-2000:])
             told = run("gradweirctl", "replay", folder, "--every", "1", "--shards", "3")
-            self.assertEqual(told.returncode, 0, told.stderr)
+            self.assertEqual(told.returncode, 3, told.stderr)
             self.assertRegex(told.stdout, r"shard-\d.bodies reached its part of record_bytes_max")
             every = digests_of(told.stdout)
             self.assertTrue(5 < max(every) < full.version)

@@ -198,6 +198,21 @@ class OwnServer(unittest.TestCase):
             self.assertIsNone(read_json(path)["failed"])
 
 
+    def test_a_recording_that_is_not_whole_is_no_success_of_the_run_nor_of_its_replay(self):
+        for bound, code, replayed in (("64KiB", 2, 3), ("1GiB", 1, 0)):
+            with tempfile.TemporaryDirectory() as folder:
+                path, recording = os.path.join(folder, "run.json"), os.path.join(folder, "recording")
+                with Trainer("--max-steps", "4000", "--until", "1e9", "--evaluate", "1", "--json", path, "--record",
+                             recording, "--server-settings", f"--record_bytes_max {bound}") as run:
+                    self.assertEqual(run.process.wait(60), code, run.lines())
+                    self.assertEqual("is not whole" in run.lines(), code == 2)
+                self.assertEqual(read_json(path)["recording_whole"], code != 2)
+                self.assertIsNotNone(read_json(path)["version"])
+                done = subprocess.run([os.path.join(library.BUILD, "gradweirctl"), "replay", recording],
+                                      capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, replayed, done.stdout + done.stderr)
+
+
 class ForeignServer(unittest.TestCase):
     def run_against(self, server, path, *more):
         run = self.enterContext(Trainer("--servers", server.address, "--workers", "2", "--json", path, "--progress",

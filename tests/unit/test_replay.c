@@ -4,9 +4,11 @@
 #include "tests/unit/recorded_run.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -235,6 +237,28 @@ Test(replay, writing_stops_at_the_bound_and_what_is_there_replays)
         ended_by_bodies += strcmp(result.ended_file, "log.records") != 0;
     }
     cr_assert(ended_by_log + ended_by_bodies > 4);
+}
+
+/* A limit on files says no as a full disk does. */
+Test(replay, a_disk_that_says_no_is_marked_and_what_is_there_replays)
+{
+    struct rlimit before;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    const rlim_t whole = (rlim_t)size_of("shard-0.bodies");
+    for (rlim_t limit = whole / 3; limit < whole; limit += whole / 4) {
+        struct rlimit now = {.rlim_cur = limit, .rlim_max = before.rlim_max};
+        struct replay_result result;
+        recorded_run_end(&run);
+        memset(&run, 0, sizeof run);
+        cr_assert_eq(setrlimit(RLIMIT_FSIZE, &now), 0);
+        recorded_run_make(&run, UINT64_MAX);
+        cr_assert_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+        cr_assert_eq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
+        cr_assert_eq(result.ended, RECORDING_BROKEN, "%s", result.ended_file);
+        cr_assert(result.version > 0 && result.version < RUN_VERSIONS);
+        cr_assert_eq(result.digest, run.digests[result.version]);
+    }
 }
 
 Test(replay, a_factor_that_the_sums_do_not_give_is_refused)
