@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static gradweir_status copy_text(char *to, size_t size, const char *from, const char *what)
+gradweir_status client_copy_text(char *to, size_t size, const char *from, const char *what)
 {
     if (!from)
         from = "";
@@ -21,10 +21,11 @@ static gradweir_status copy_text(char *to, size_t size, const char *from, const 
     return GRADWEIR_OK;
 }
 
-static bool is_up(const struct gradweir_client *client, uint64_t what)
+/* Up, or turned away so that waiting changes nothing. */
+static bool is_settled(const struct gradweir_client *client, uint64_t what)
 {
     (void)what;
-    return client->up;
+    return client->up || control_refused_surely(client->control);
 }
 
 static gradweir_status connect_control(struct gradweir_client *client)
@@ -38,9 +39,12 @@ static gradweir_status connect_control(struct gradweir_client *client)
         status = control_connect(client->context, &control, client->address, &client->control);
     keys_free(keys);
     TRY(status);
-    return client_wait_until(
-        client, is_up, 0,
-        deadline_after(clock_now_ns(), client->options.connect_timeout_ms * CLOCK_MS));
+    TRY(client_wait_until(
+        client, is_settled, 0,
+        deadline_after(clock_now_ns(), client->options.connect_timeout_ms * CLOCK_MS)));
+    return client->up ? GRADWEIR_OK
+                      : fail(GRADWEIR_ERR_REFUSED, "%s turns us away: %s", client->address,
+                             control_refused(client->control));
 }
 
 static gradweir_status take_tables(struct gradweir_client *client)
@@ -61,11 +65,14 @@ static gradweir_status take_tables(struct gradweir_client *client)
 
 static gradweir_status open_all(struct gradweir_client *client, const gradweir_options *options)
 {
-    TRY(copy_text(client->address, sizeof client->address, options->address, "options.address"));
-    TRY(copy_text(client->identity, sizeof client->identity, options->identity,
-                  "options.identity"));
-    TRY(copy_text(client->lanes, sizeof client->lanes, options->transport, "options.transport"));
-    TRY(copy_text(client->devices, sizeof client->devices, options->devices, "options.devices"));
+    TRY(client_copy_text(client->address, sizeof client->address, options->address,
+                         "options.address"));
+    TRY(client_copy_text(client->identity, sizeof client->identity, options->identity,
+                         "options.identity"));
+    TRY(client_copy_text(client->lanes, sizeof client->lanes, options->transport,
+                         "options.transport"));
+    TRY(client_copy_text(client->devices, sizeof client->devices, options->devices,
+                         "options.devices"));
     TRY(take_tables(client));
     return connect_control(client);
 }
@@ -73,6 +80,8 @@ static gradweir_status open_all(struct gradweir_client *client, const gradweir_o
 gradweir_status gradweir_open(const gradweir_options *options, gradweir_client **client)
 {
     gradweir_options whole;
+    TRY(client_given(options, "options"));
+    TRY(client_given(client, "client (where it goes)"));
     TRY(client_options(options, &whole));
     struct gradweir_client *made = calloc(1, sizeof *made);
     if (!made)
@@ -123,70 +132,6 @@ void gradweir_close(gradweir_client *client)
         close(client->events_fd);
     pthread_mutex_destroy(&client->lock);
     free(client);
-}
-
-gradweir_status gradweir_group_add(gradweir_client *client, const gradweir_group *group,
-                                   uint32_t *number)
-{
-    if (client->bound)
-        return fail(GRADWEIR_ERR_STATE, "groups are added before bind");
-    if (client->groups_count == MODEL_GROUPS_MAX)
-        return fail(GRADWEIR_ERR_FULL, "a model has at most %u groups", MODEL_GROUPS_MAX);
-    client->groups[client->groups_count] = *group;
-    *number = client->groups_count++;
-    return GRADWEIR_OK;
-}
-
-/* The model. */
-
-static gradweir_status add_groups(struct gradweir_client *client, struct model *model)
-{
-    for (uint32_t i = 1; i < client->groups_count; i++) {
-        const gradweir_group *from = &client->groups[i];
-        const struct model_group group = {.learning_rate_scale = from->learning_rate_scale,
-                                          .weight_decay = from->weight_decay,
-                                          .beta1 = from->beta1,
-                                          .beta2 = from->beta2,
-                                          .frozen = from->frozen != 0};
-        uint32_t number;
-        TRY(model_group_add(model, &group, &number));
-    }
-    return GRADWEIR_OK;
-}
-
-static gradweir_status add_tensor(struct model *model, const gradweir_tensor *from)
-{
-    struct model_tensor tensor = {.kind = from->kind == GRADWEIR_MOMENTS ? MODEL_MOMENTS
-                                                                         : MODEL_PARAMETER,
-                                  .group = from->group,
-                                  .dimensions = from->dimensions};
-    if (!from->name)
-        return fail(GRADWEIR_ERR_INVALID, "a tensor has no name");
-    TRY(copy_text(tensor.name, sizeof tensor.name, from->name, "a tensor's name"));
-    if (from->dimensions > MODEL_DIMENSIONS_MAX)
-        return fail(GRADWEIR_ERR_INVALID, "tensor %s has %u dimensions, at most %d are allowed",
-                    from->name, from->dimensions, MODEL_DIMENSIONS_MAX);
-    memcpy(tensor.shape, from->shape, sizeof tensor.shape);
-    return model_add(model, &tensor);
-}
-
-static gradweir_status build_model(struct gradweir_client *client, const gradweir_tensor *tensors,
-                                   size_t count)
-{
-    if (count > MODEL_TENSORS_MAX)
-        return fail(GRADWEIR_ERR_INVALID, "%zu tensors: at most %u are allowed", count,
-                    MODEL_TENSORS_MAX);
-    TRY(model_new((uint32_t)count, &client->model));
-    TRY(add_groups(client, client->model));
-    for (size_t i = 0; i < count; i++)
-        TRY(add_tensor(client->model, &tensors[i]));
-    TRY(model_seal(client->model));
-    client->tensors = calloc(count, sizeof *client->tensors);
-    if (!client->tensors)
-        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %zu tensors", count);
-    memcpy(client->tensors, tensors, count * sizeof *tensors);
-    client->tensors_count = count;
-    return GRADWEIR_OK;
 }
 
 static bool has_layout(const struct gradweir_client *client, uint64_t what)
@@ -294,7 +239,7 @@ static gradweir_status bind_all(struct gradweir_client *client, const gradweir_t
         return fail(GRADWEIR_ERR_STATE, "bind is called once");
     if (count == 0 && client->options.role != GRADWEIR_READER)
         return fail(GRADWEIR_ERR_INVALID, "a worker binds at least one tensor");
-    TRY(count ? build_model(client, tensors, count) : fetch_model(client, deadline_ns));
+    TRY(count ? client_model_build(client, tensors, count) : fetch_model(client, deadline_ns));
     TRY(start_session(client));
     TRY(explain_mismatch(client, client_wait_until(client, is_in, 0, deadline_ns)));
     if (client->options.progress == GRADWEIR_PROGRESS_THREAD) {
@@ -305,10 +250,28 @@ static gradweir_status bind_all(struct gradweir_client *client, const gradweir_t
     return GRADWEIR_OK;
 }
 
+/* What a bind that failed before the session began has taken, so that it may be tried again. */
+static void unbind(struct gradweir_client *client)
+{
+    transport_close(client->transport);
+    client->transport = NULL;
+    client_body_free(client);
+    model_free(client->model);
+    client->model = NULL;
+    free(client->tensors);
+    client->tensors = NULL;
+    client->tensors_count = 0;
+}
+
 gradweir_status gradweir_bind(gradweir_client *client, const gradweir_tensor *tensors, size_t count)
 {
+    TRY(client_given(client, "client"));
+    if (count)
+        TRY(client_given(tensors, "tensors"));
     client_lock(client);
     const gradweir_status status = bind_all(client, tensors, count);
+    if (!client->bound)
+        unbind(client);
     client_unlock(client);
     return status;
 }
@@ -368,6 +331,7 @@ static gradweir_status offer(struct gradweir_client *client, uint32_t timeout_ms
 
 gradweir_status gradweir_offer(gradweir_client *client, uint32_t timeout_ms)
 {
+    TRY(client_given(client, "client"));
     client_lock(client);
     const gradweir_status status = offer(client, timeout_ms);
     client_unlock(client);

@@ -40,6 +40,8 @@ static gradweir_status ask_status(struct gradweir_client *client, uint32_t timeo
 gradweir_status gradweir_status_json(gradweir_client *client, uint32_t timeout_ms, char *text,
                                      size_t size)
 {
+    TRY(client_given(client, "client"));
+    TRY(client_given(text, "text"));
     if (size == 0)
         return fail(GRADWEIR_ERR_INVALID, "no room for the status");
     client_lock(client);
@@ -65,6 +67,14 @@ void client_send_layout(struct gradweir_client *client)
         free(bytes);
 }
 
+/* A client that has failed, or has no connection, asks for nothing: what it sent would take effect
+ * although it is told that it failed. */
+static bool may_ask(const struct gradweir_client *client, uint64_t what)
+{
+    (void)what;
+    return client->failed == GRADWEIR_OK && client->up;
+}
+
 static bool is_tuned(const struct gradweir_client *client, uint64_t what)
 {
     (void)what;
@@ -82,10 +92,11 @@ static gradweir_status tune(struct gradweir_client *client, const char *setting,
         return fail(GRADWEIR_ERR_INVALID, "a setting and its value have at most 63 bytes");
     strcpy(message.tune_ask.setting, setting);
     strcpy(message.tune_ask.value, value);
+    const uint64_t deadline_ns = deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS);
+    TRY(client_wait_until(client, may_ask, 0, deadline_ns));
     client->tuned = false;
     control_send(client->control, CONTROL_SERVER, &message);
-    TRY(client_wait_until(client, is_tuned, 0,
-                          deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS)));
+    TRY(client_wait_until(client, is_tuned, 0, deadline_ns));
     if (client->tuned_answer.status != GRADWEIR_OK)
         return fail((gradweir_status)client->tuned_answer.status, "%s", client->tuned_answer.text);
     return GRADWEIR_OK;
@@ -94,6 +105,9 @@ static gradweir_status tune(struct gradweir_client *client, const char *setting,
 gradweir_status gradweir_tune(gradweir_client *client, const char *setting, const char *value,
                               uint32_t timeout_ms)
 {
+    TRY(client_given(client, "client"));
+    TRY(client_given(setting, "setting"));
+    TRY(client_given(value, "value"));
     client_lock(client);
     const gradweir_status status = tune(client, setting, value, timeout_ms);
     client_unlock(client);
@@ -108,11 +122,13 @@ gradweir_status gradweir_save(gradweir_client *client)
 
 uint64_t gradweir_version(const gradweir_client *client)
 {
-    return client->version;
+    return client ? client->version : 0;
 }
 
 uint64_t gradweir_newest(const gradweir_client *client)
 {
+    if (!client)
+        return 0;
     client_lock(client);
     const uint64_t newest = client->session.newest;
     client_unlock(client);
@@ -121,12 +137,14 @@ uint64_t gradweir_newest(const gradweir_client *client)
 
 uint64_t gradweir_elements(const gradweir_client *client)
 {
-    return client->model ? client->model->elements : 0;
+    return client && client->model ? client->model->elements : 0;
 }
 
 gradweir_status gradweir_parameters(const gradweir_client *client, float *parameters,
                                     uint64_t elements)
 {
+    TRY(client_given(client, "client"));
+    TRY(client_given(parameters, "parameters"));
     client_lock(client);
     gradweir_status status = GRADWEIR_OK;
     if (!client->pulled)
@@ -142,6 +160,8 @@ gradweir_status gradweir_parameters(const gradweir_client *client, float *parame
 
 uint64_t gradweir_digest(const gradweir_client *client)
 {
+    if (!client)
+        return 0;
     client_lock(client);
     uint64_t digest = 0;
     if (client->pulled) {
@@ -162,6 +182,8 @@ static void hand_over(void *context, enum log_level level, const char *line)
 
 void gradweir_log_to(gradweir_client *client, gradweir_log_sink sink, void *context)
 {
+    if (!client)
+        return;
     client_lock(client);
     client->sink = sink;
     client->sink_context = context;
@@ -192,6 +214,11 @@ const char *gradweir_last_error(void)
 
 void gradweir_describe(gradweir_client *client, char *text, size_t size)
 {
+    if (!client || !text) {
+        if (text && size)
+            text[0] = 0;
+        return;
+    }
     size_t used = 0;
     client_lock(client);
     if (size)

@@ -6,24 +6,54 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+static size_t buffer_bytes(const struct gradweir_client *client)
+{
+    return client->body_bytes ? (size_t)client->body_bytes : 64;
+}
+
+/* Zeros that the kernel gives page by page when they are first touched: a large model must not keep
+ * bind busy beyond its deadline. */
 static uint8_t *take_buffer(const struct gradweir_client *client)
 {
-    const size_t bytes = (size_t)(client->body_bytes + 63) / 64 * 64;
-    uint8_t *buffer = aligned_alloc(64, bytes ? bytes : 64);
-    if (buffer)
-        memset(buffer, 0, bytes ? bytes : 64);
-    return buffer;
+    void *buffer = mmap(NULL, buffer_bytes(client), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return buffer == MAP_FAILED ? NULL : buffer;
+}
+
+static void free_buffer(const struct gradweir_client *client, uint8_t **buffer)
+{
+    if (*buffer)
+        munmap(*buffer, buffer_bytes(client));
+    *buffer = NULL;
+}
+
+/* What no machine of this size can hold is refused here, and not by the kernel when it is touched.
+ */
+static gradweir_status check_room(const struct gradweir_client *client, uint64_t buffers)
+{
+    const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double wanted = (double)client->body_bytes * (double)buffers;
+    if (wanted <= memory)
+        return GRADWEIR_OK;
+    return fail(GRADWEIR_ERR_NO_MEMORY,
+                "the model needs %llu buffers of %.1f GiB here, and this machine has %.1f GiB of "
+                "memory",
+                (unsigned long long)buffers, (double)client->body_bytes / (1 << 30),
+                memory / (1 << 30));
 }
 
 gradweir_status client_body_take(struct gradweir_client *client)
 {
     const struct model *model = client->model;
     client->body_bytes = model->elements * sizeof(float) + model->moments * sizeof(struct moments);
+    const bool pushes = client->options.role == GRADWEIR_WORKER;
+    TRY(check_room(client, pushes ? client->options.outstanding + 1u : 1u));
     client->digests = calloc(model->blocks + 1, sizeof *client->digests);
     client->received = take_buffer(client);
     bool enough = client->digests && client->received;
-    const bool pushes = client->options.role == GRADWEIR_WORKER;
     for (uint32_t i = 0; pushes && i < client->options.outstanding; i++) {
         client->buffers[i] = take_buffer(client);
         enough = enough && client->buffers[i];
@@ -42,10 +72,11 @@ gradweir_status client_body_take(struct gradweir_client *client)
 void client_body_free(struct gradweir_client *client)
 {
     for (uint32_t i = 0; i < OUTSTANDING_MAX; i++)
-        free(client->buffers[i]);
-    free(client->received);
-    free(client->gathered);
+        free_buffer(client, &client->buffers[i]);
+    free_buffer(client, &client->received);
+    free_buffer(client, &client->gathered);
     free(client->digests);
+    client->digests = NULL;
 }
 
 /* Where tensor i lies in a body, and how many bytes it has. */
@@ -58,6 +89,15 @@ static uint8_t *place(const struct gradweir_client *client, uint8_t *body, size_
     }
     *bytes = (size_t)tensor->elements * sizeof(struct moments);
     return body + client->model->elements * sizeof(float) + tensor->offset * sizeof(struct moments);
+}
+
+gradweir_status client_body_has_gradients(const struct gradweir_client *client)
+{
+    for (size_t i = 0; i < client->tensors_count; i++)
+        if (!client->tensors[i].gradient && !client->groups[client->tensors[i].group].frozen)
+            return fail(GRADWEIR_ERR_INVALID, "tensor %s has no gradient memory to push from",
+                        client->model->tensors[i].name);
+    return GRADWEIR_OK;
 }
 
 void client_body_gradient(struct gradweir_client *client, uint32_t buffer)
@@ -140,6 +180,7 @@ static void gather(struct gradweir_client *client, size_t i, uint64_t samples)
 
 gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples)
 {
+    TRY(client_given(client, "client"));
     client_lock(client);
     gradweir_status status = GRADWEIR_OK;
     if (!client->bound || client->options.role != GRADWEIR_WORKER)
@@ -153,6 +194,8 @@ gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples)
     else if (!client->gathered && !(client->gathered = take_buffer(client)))
         status = fail(GRADWEIR_ERR_NO_MEMORY, "no memory to accumulate %llu bytes",
                       (unsigned long long)client->body_bytes);
+    if (status == GRADWEIR_OK)
+        status = client_body_has_gradients(client);
     for (size_t i = 0; status == GRADWEIR_OK && i < client->tensors_count; i++)
         gather(client, i, samples);
     if (status == GRADWEIR_OK) {

@@ -87,6 +87,8 @@ static size_t take_events(struct gradweir_client *client, gradweir_event *events
 size_t gradweir_events(gradweir_client *client, gradweir_event *events, size_t max,
                        uint64_t *dropped)
 {
+    if (!client || (max && !events))
+        return 0;
     client_lock(client);
     client_turn(client);
     const size_t count = take_events(client, events, max);
@@ -98,6 +100,8 @@ size_t gradweir_events(gradweir_client *client, gradweir_event *events, size_t m
 
 int gradweir_events_fd(gradweir_client *client)
 {
+    if (!client)
+        return -1;
     client_lock(client);
     if (client->events_fd < 0) {
         client->events_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -192,6 +196,9 @@ static gradweir_status report(struct gradweir_client *client, const gradweir_num
 gradweir_status gradweir_report(gradweir_client *client, const gradweir_number *numbers,
                                 size_t count)
 {
+    TRY(client_given(client, "client"));
+    if (count)
+        TRY(client_given(numbers, "numbers"));
     client_lock(client);
     const gradweir_status status = report(client, numbers, count);
     client_unlock(client);

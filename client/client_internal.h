@@ -1,6 +1,7 @@
 /* What the files of the client's shell share.
  *
  *   client.c         open, bind, offer, close
+ *   client_model.c   groups and tensors into a layout
  *   client_options.c options of any age; keys
  *   client_loop.c    events to the session, its actions to the world
  *   client_body.c    bound tensors to a body and back; accumulate
@@ -111,6 +112,16 @@ struct gradweir_client {
     atomic_bool helper_stop;
 };
 
+/* ERR_INVALID, naming the argument, when the caller gave NULL for it. */
+gradweir_status client_given(const void *argument, const char *name);
+
+/* client.c: ERR_INVALID, saying what, when the text is too long. NULL is "". */
+gradweir_status client_copy_text(char *to, size_t size, const char *from, const char *what);
+
+/* client_model.c: takes model and tensors. */
+gradweir_status client_model_build(struct gradweir_client *client, const gradweir_tensor *tensors,
+                                   size_t count);
+
 /* client_options.c: checks, and fills what an older caller's struct does not have. The texts are
  * still the caller's. */
 gradweir_status client_options(const gradweir_options *given, gradweir_options *options);
@@ -137,6 +148,9 @@ gradweir_status client_wait_until(struct gradweir_client *client, client_ready r
 gradweir_status
 client_body_take(struct gradweir_client *client); /* buffers, once the model is known */
 void client_body_free(struct gradweir_client *client);
+
+/* ERR_INVALID names the first tensor that has no gradient memory, unless its group is frozen. */
+gradweir_status client_body_has_gradients(const struct gradweir_client *client);
 void client_body_gradient(struct gradweir_client *client, uint32_t buffer);
 gradweir_status client_body_parameters(struct gradweir_client *client, uint32_t buffer);
 void client_body_load(struct gradweir_client *client); /* the receive buffer into bound memory */

@@ -20,7 +20,7 @@ static const gradweir_options defaults = {.address = "127.0.0.1:7070",
 void gradweir_options_default_sized(gradweir_options *options, size_t size)
 {
     const size_t known = size < sizeof defaults ? size : sizeof defaults;
-    if (size < sizeof options->size)
+    if (!options || size < sizeof options->size)
         return;
     memset(options, 0, size);
     memcpy(options, &defaults, known);
@@ -53,6 +53,22 @@ static gradweir_status take(const gradweir_options *given, gradweir_options *opt
     return GRADWEIR_OK;
 }
 
+gradweir_status client_given(const void *argument, const char *name)
+{
+    return argument ? GRADWEIR_OK : fail(GRADWEIR_ERR_INVALID, "%s is NULL", name);
+}
+
+/* As transport_open would say, but before anybody waits for a server. */
+static gradweir_status check_transport(const char *lanes)
+{
+    static const char *const known[] = {"auto", "posix", "tcp", "rc"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!lanes || strcmp(lanes, known[i]) == 0)
+            return GRADWEIR_OK;
+    return fail(GRADWEIR_ERR_INVALID,
+                "options.transport is \"%.40s\": auto, posix, tcp or rc is wanted", lanes);
+}
+
 gradweir_status client_options(const gradweir_options *given, gradweir_options *options)
 {
     TRY(take(given, options));
@@ -64,6 +80,7 @@ gradweir_status client_options(const gradweir_options *given, gradweir_options *
                     options->outstanding, OUTSTANDING_MAX);
     if (options->role != GRADWEIR_WORKER && options->role != GRADWEIR_READER)
         return fail(GRADWEIR_ERR_INVALID, "options.role is neither worker nor reader");
+    TRY(check_transport(options->transport));
     if (options->progress > GRADWEIR_PROGRESS_THREAD)
         return fail(GRADWEIR_ERR_INVALID, "options.progress is neither caller nor thread");
     if (options->keys && options->keys[0] && (options->secret_key || options->insecure))

@@ -137,6 +137,8 @@ gradweir_status client_push(struct gradweir_client *client,
                             const struct session_push_request *wanted, gradweir_ticket *ticket)
 {
     TRY(may_push(client, wanted));
+    if (wanted->purpose != PURPOSE_FIRST && !client->gathered_samples)
+        TRY(client_body_has_gradients(client));
     TRY(client_wait_until(client, has_buffer, 0, deadline_after(clock_now_ns(), push_patience_ns)));
     const uint32_t buffer = free_buffer(client);
     struct session_push_request what = *wanted;
@@ -164,6 +166,7 @@ gradweir_status client_push(struct gradweir_client *client,
 static gradweir_status push_from(struct gradweir_client *client, uint64_t samples, uint64_t basis,
                                  gradweir_ticket *ticket)
 {
+    TRY(client_given(client, "client"));
     const struct session_push_request wanted = {
         .purpose = PURPOSE_GRADIENT, .samples = samples, .basis = basis};
     gradweir_ticket given;
@@ -210,6 +213,8 @@ static gradweir_status pull(struct gradweir_client *client, gradweir_ticket *tic
 
 gradweir_status gradweir_pull(gradweir_client *client, gradweir_ticket *ticket)
 {
+    TRY(client_given(client, "client"));
+    TRY(client_given(ticket, "ticket (where it goes)"));
     client_lock(client);
     const gradweir_status status = pull(client, ticket);
     client_unlock(client);
@@ -250,6 +255,7 @@ gradweir_status client_wait_ticket(struct gradweir_client *client, gradweir_tick
 gradweir_status gradweir_wait(gradweir_client *client, gradweir_ticket ticket, uint32_t timeout_ms,
                               gradweir_receipt *receipt)
 {
+    TRY(client_given(client, "client"));
     client_lock(client);
     const gradweir_status status = client_wait_ticket(client, ticket, timeout_ms, receipt);
     client_unlock(client);
@@ -268,6 +274,7 @@ gradweir_status gradweir_exchange(gradweir_client *client, uint64_t samples, uin
 
 gradweir_status gradweir_progress(gradweir_client *client)
 {
+    TRY(client_given(client, "client"));
     client_lock(client);
     client_turn(client);
     const gradweir_status status =

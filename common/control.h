@@ -97,6 +97,9 @@ size_t control_fds(struct control *control, int fds[2]);
  */
 const char *control_refused(const struct control *control);
 
+/* Client: whether that was sure: told by a server that is there, or several times in a row. */
+bool control_refused_surely(const struct control *control);
+
 const char *control_address(const struct control *control); /* real "ip:port" of a listener */
 const char *
 control_identity(const struct control *control,

@@ -16,6 +16,7 @@ enum {
     CONTROL_WATCH_EACH = 32, /* frames, or dry reads, after which the monitor is looked at anyway */
     CONTROL_RETRY_MS = 1000,
     /* after the server has turned us away */
+    CONTROL_REFUSALS_SURE = 3, /* in a row without a reason: it is no accident */
 };
 
 struct control_peer {
@@ -40,6 +41,7 @@ struct control {
     bool server, connected;
     bool has_keys;
     const char *refused; /* client: why the server turned us away at the last attempt, or NULL */
+    uint32_t refusals;   /* in a row */
     bool retry_owed;     /* and the next one follows at retry_ns */
     uint64_t retry_ns;
     char endpoint[CONTROL_TEXT]; /* client */

@@ -184,12 +184,14 @@ static void client_event(struct control *control, uint16_t kind)
     const bool up = kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
     if (kind == ZMQ_EVENT_CLOSED) { /* an attempt that found nobody */
         control->refused = NULL;
+        control->refusals = 0;
         return;
     }
     if (kind != ZMQ_EVENT_DISCONNECTED && !up)
         control_refused_now(control, kind);
     if (up) {
         control->refused = NULL;
+        control->refusals = 0;
         control->retry_owed = false;
     }
     control->lost_owed |= !up && control->connected;

@@ -124,6 +124,9 @@ void control_refused_now(struct control *control, uint16_t kind)
         control->retry_ns = deadline_after(clock_now_ns(), CONTROL_RETRY_MS * CLOCK_MS);
         control->retry_owed = true;
     }
+    /* A server that dies during a handshake looks like one that does not understand us, once. */
+    const bool sure = kind != ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+    control->refusals += sure ? CONTROL_REFUSALS_SURE : control->has_keys;
     control->refused = refusal(control, kind);
     log_repeating(control->log, &control->log_limit, LOG_WARN, "control", "%s turned us away: %s",
                   control->address, control->refused);
@@ -137,6 +140,11 @@ void control_retry(struct control *control)
     control->socket_quiet = false;
     zmq_disconnect(control->socket, control->endpoint);
     zmq_connect(control->socket, control->endpoint);
+}
+
+bool control_refused_surely(const struct control *control)
+{
+    return control->refused && control->refusals >= CONTROL_REFUSALS_SURE;
 }
 
 const char *control_refused(const struct control *control)

@@ -45,7 +45,7 @@ static bool set_or_in(double value, double low, double below)
     return value == MODEL_AS_SET || (value >= low && value < below);
 }
 
-static gradweir_status check_group(const struct model_group *group)
+gradweir_status model_group_check(const struct model_group *group)
 {
     if (!(group->learning_rate_scale >= 0.0 && group->learning_rate_scale <= 1e6))
         return fail(GRADWEIR_ERR_INVALID, "a group's learning-rate scale is 0 to 1e6, not %g",
@@ -73,7 +73,7 @@ gradweir_status model_group_add(struct model *model, const struct model_group *g
                                 uint32_t *number)
 {
     ASSERT(model->block == 0);
-    TRY(check_group(group));
+    TRY(model_group_check(group));
     if (model->groups_count == MODEL_GROUPS_MAX)
         return fail(GRADWEIR_ERR_FULL, "a model has at most %u groups", MODEL_GROUPS_MAX);
     *number = model->groups_count++;
@@ -84,7 +84,7 @@ gradweir_status model_group_add(struct model *model, const struct model_group *g
 gradweir_status model_group_default(struct model *model, const struct model_group *group)
 {
     ASSERT(model->block == 0);
-    TRY(check_group(group));
+    TRY(model_group_check(group));
     keep_group(&model->groups[0], group);
     return GRADWEIR_OK;
 }

@@ -101,6 +101,9 @@ struct model_range {
 gradweir_status model_new(uint32_t tensors_max, struct model **model);
 void model_free(struct model *model);
 
+/* Whether a group's numbers are numbers that may be; ERR_INVALID names the one that is not. */
+gradweir_status model_group_check(const struct model_group *group);
+
 /* Appends a group and tells its number; ERR_FULL after MODEL_GROUPS_MAX, ERR_INVALID for numbers
  * out of range. */
 gradweir_status model_group_add(struct model *model, const struct model_group *group,

@@ -26,6 +26,8 @@
  *   - A pull gives one version of the whole model, never a mixture.
  *   - Every wait has a deadline. A function that fails returns a negative status, changes nothing
  *     that it does not say, and gradweir_last_error tells who, which tensor, what was expected.
+ *   - NULL where something is wanted is ERR_INVALID and names the argument; what returns no status
+ *     then returns 0, or does nothing.
  *   - Nothing here ends the process, forks, or installs a signal handler. UCX's, which come with
  * its library, are taken back unless the environment has UCX_ERROR_SIGNALS or the like.
  *
@@ -119,7 +121,8 @@ typedef struct gradweir_tensor {
     uint32_t group;       /* 0, or as gradweir_group_add told */
     void *parameters;     /* written by pull, read by offer. PARAMETER: float[elements];
                              MOMENTS: struct { double count, mean, m2; }[elements], all workers' */
-    const void *gradient; /* read by push and accumulate. PARAMETER: float[elements];
+    const void *gradient; /* read by push and accumulate, which refuse NULL unless the group is
+                             frozen. PARAMETER: float[elements];
                              MOMENTS: what came since the last push, in the same form */
 } gradweir_tensor;
 
@@ -174,22 +177,24 @@ GRADWEIR_API void gradweir_options_default_sized(gradweir_options *options, size
     gradweir_options_default_sized((options), sizeof(gradweir_options))
 
 /* Connects to the coordinator; ERR_UNREACHABLE, naming the address, when nobody answers within
- * connect_timeout_ms, and ERR_REFUSED, saying why, when it does not take our key. A worker may be
- * started before its server. Strings are copied. */
+ * connect_timeout_ms, and ERR_REFUSED at once, saying why, when it does not take our key. A worker
+ * may be started before its server. Strings are copied. */
 GRADWEIR_API gradweir_status gradweir_open(const gradweir_options *options,
                                            gradweir_client **client);
 
 /* Leaves in order (at most 2 s) and frees everything. NULL is accepted. */
 GRADWEIR_API void gradweir_close(gradweir_client *client);
 
-/* Adds a parameter group before bind; *number is what tensors name. */
+/* Adds a parameter group before bind; *number is what tensors name. ERR_INVALID for numbers that
+ * are none, or out of range. */
 GRADWEIR_API gradweir_status gradweir_group_add(gradweir_client *client,
                                                 const gradweir_group *group, uint32_t *number);
 
 /* Says what the model is and joins the job. The tensors' memory stays the caller's and must live
  * until close; the array itself is copied. ERR_MISMATCH names the first tensor that differs from
- * the servers', with both shapes. A reader may bind nothing (count 0) and take the servers' model:
- * gradweir_elements then tells its size. Once per client. */
+ * the servers', with both shapes; ERR_NO_MEMORY at once for more than this machine has. A reader
+ * may bind nothing (count 0) and take the servers' model: gradweir_elements then tells its size.
+ * Once per client. */
 GRADWEIR_API gradweir_status gradweir_bind(gradweir_client *client, const gradweir_tensor *tensors,
                                            size_t count);
 
@@ -247,7 +252,9 @@ GRADWEIR_API gradweir_status gradweir_parameters(const gradweir_client *client, 
 /* Digest of the last pulled parameters; equal for equal bits, whatever the number of shards. */
 GRADWEIR_API uint64_t gradweir_digest(const gradweir_client *client);
 
-/* Changes a live setting of the job, for everybody, at one place of the order. */
+/* Changes a live setting of the job, for everybody, at one place of the order. Nothing is asked
+ * for without a connection, or by a client that has failed; after ERR_TIMEOUT with one it may yet
+ * come. */
 GRADWEIR_API gradweir_status gradweir_tune(gradweir_client *client, const char *setting,
                                            const char *value, uint32_t timeout_ms);
 
