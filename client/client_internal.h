@@ -3,6 +3,7 @@
  *   client.c         open, bind, offer, close
  *   client_model.c   groups and tensors into a layout
  *   client_options.c options of any age; keys
+ *   client_connect.c ways to the shards
  *   client_loop.c    events to the session, its actions to the world
  *   client_body.c    bound tensors to a body and back; accumulate
  *   client_wait.c    push, pull, wait
@@ -70,7 +71,9 @@ struct gradweir_client {
     struct session_event deferred[SESSION_ACTIONS_MAX]; /* arose while actions were carried out */
     uint32_t deferred_count;
     bool stepping;
-    uint64_t peers[MEMBERS_MAX]; /* transport's number of each member; 0: none */
+    uint64_t peers[MEMBERS_MAX];    /* transport's number of each member; 0: none */
+    uint32_t connects[MEMBERS_MAX]; /* tries since the last that met somebody */
+    bool was_connected[MEMBERS_MAX];
     struct waiting *waiting;
     uint32_t waiting_count;
     struct take *takes;
@@ -130,8 +133,10 @@ gradweir_status client_options(const gradweir_options *given, gradweir_options *
 gradweir_status client_keys(struct gradweir_client *client, struct control_options *control,
                             struct key_table **keys);
 
-/* Where a shard is: as given, or at the coordinator's host when it listens on all its addresses. */
-void client_reach(const char *coordinator, const char *given, char *address, size_t size);
+/* client_connect.c: begins a connection to a shard (the session hears PEER_LOST when that fails);
+ * one has come about. */
+void client_connect(struct gradweir_client *client, uint32_t member);
+void client_connected(struct gradweir_client *client, uint32_t member);
 
 /* client_loop.c. All are called with the lock held. */
 void client_event(struct gradweir_client *client, const struct session_event *event);

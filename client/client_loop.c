@@ -89,20 +89,6 @@ static void send_chunk(struct gradweir_client *client, const struct session_acti
     send_head(client, &item);
 }
 
-static void connect_member(struct gradweir_client *client, uint32_t member)
-{
-    char address[sizeof client->address + ADDRESS_MAX];
-    client_reach(client->address, client->session.members[member].where.address, address,
-                 sizeof address);
-    if (transport_connect(client->transport, address, 2000, member, &client->peers[member]) ==
-        GRADWEIR_OK)
-        return;
-    client->peers[member] = 0;
-    client_event(client, &(struct session_event){.kind = SESSION_PEER_LOST,
-                                                 .now_ns = (int64_t)clock_now_ns(),
-                                                 .member = member});
-}
-
 static void take(struct gradweir_client *client, const struct session_action *action)
 {
     const uint32_t i = client->takes_free;
@@ -140,7 +126,7 @@ static void carry_out(struct gradweir_client *client, const struct session_actio
     const struct waiting head = {.member = action->member, .head = action->head};
     switch (action->kind) {
     case SESSION_SEND: control_send(client->control, CONTROL_SERVER, &action->message); break;
-    case SESSION_CONNECT: connect_member(client, action->member); break;
+    case SESSION_CONNECT: client_connect(client, action->member); break;
     case SESSION_HANGUP:
         if (client->peers[action->member])
             transport_hangup(client->transport, client->peers[action->member]);
@@ -311,6 +297,7 @@ static void transport_told(struct gradweir_client *client, const struct transpor
         told.kind = SESSION_PEER_LOST;
     } else if (event->kind == TRANSPORT_CONNECTED) {
         say_lane(client, told.member);
+        client_connected(client, told.member);
         told.kind = SESSION_CONNECTED;
     } else if (event->kind == TRANSPORT_OFFERED) {
         told.kind = SESSION_OFFERED;

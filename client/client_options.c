@@ -110,15 +110,3 @@ gradweir_status client_keys(struct gradweir_client *client, struct control_optio
     }
     return keys_connect(*keys, control);
 }
-
-void client_reach(const char *coordinator, const char *given, char *address, size_t size)
-{
-    const char *scheme = strstr(coordinator, "://");
-    coordinator = scheme ? scheme + 3 : coordinator;
-    const char *port = strrchr(given, ':'), *end = strrchr(coordinator, ':');
-    const bool everywhere = strncmp(given, "0.0.0.0:", 8) == 0 || strncmp(given, "[::]:", 5) == 0;
-    if (everywhere && end)
-        snprintf(address, size, "%.*s%s", (int)(end - coordinator), coordinator, port);
-    else
-        snprintf(address, size, "%s", given);
-}
