@@ -176,7 +176,7 @@ static void stopped(struct session *session)
 
 static void message_came(struct session *session, const struct message *message)
 {
-    if (message->epoch < session->epoch && !session->plant.old_epoch) {
+    if (message->epoch < session->epoch) {
         session->strange++;
         session->older = message->epoch;
         return;
@@ -263,11 +263,9 @@ int64_t session_next(const struct session *session)
 
 bool session_plant(struct session *session, const char *name)
 {
-    const bool bytes = strcmp(name, "other-bytes-on-retry") == 0;
-    const bool epoch = strcmp(name, "joined-by-zombie") == 0;
-    session->plant.other_bytes |= bytes;
-    session->plant.old_epoch |= epoch;
-    return bytes || epoch;
+    if (strcmp(name, "other-bytes-on-retry") != 0)
+        return false;
+    return session->plant.other_bytes = true;
 }
 
 void session_waiting(const struct session *session, char *text, size_t size)

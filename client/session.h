@@ -169,7 +169,7 @@ struct session {
     int64_t now_ns;
     uint64_t strange; /* heads and messages that fit nothing */
     struct {
-        bool other_bytes, old_epoch;
+        bool other_bytes;
     } plant;
     struct session_actions *out; /* only while session_step runs */
 };

@@ -152,7 +152,8 @@ void check_append(struct sim *sim, uint32_t coordinator, const struct record *re
 }
 
 /* What a worker has heard stands in the log. */
-void check_heard(struct sim *sim, uint32_t worker, const struct message_receipt *receipt)
+void check_heard(struct sim *sim, uint32_t worker, const struct message_receipt *receipt,
+                 uint64_t digest)
 {
     if (receipt->verdict == VERDICT_NONE || receipt->verdict == VERDICT_QUEUE_FULL)
         return;
@@ -160,6 +161,10 @@ void check_heard(struct sim *sim, uint32_t worker, const struct message_receipt 
     if (known->index == 0 || known->verdict != receipt->verdict)
         sim_fail(sim, "worker %u hears %s for gradient %llu, and no record says so", worker,
                  verdict_name(receipt->verdict), (ull)receipt->name.sequence);
+    if (known->body && known->digest != digest)
+        sim_fail(sim,
+                 "worker %u is told what became of other bytes than those of its gradient %llu",
+                 worker, (ull)receipt->name.sequence);
     known->heard = true;
 }
 

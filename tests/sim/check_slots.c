@@ -122,6 +122,8 @@ void check_freed_told(struct sim *sim, uint32_t shard, const struct message_free
                  freed->slot);
     if (place->resident <= freed->generation)
         place->resident = 0;
+    if (place->freed < freed->generation)
+        place->freed = freed->generation;
 }
 
 void check_freed_heard(struct sim *sim, uint32_t index, uint32_t shard,
@@ -134,4 +136,16 @@ void check_freed_heard(struct sim *sim, uint32_t index, uint32_t shard,
     slot->freed |= 1u << shard;
     if (slot->freed == all)
         slot->state = CHECK_FREE;
+}
+
+/* A body of a use that is over is thrown away, whenever it comes. */
+void check_take(struct sim *sim, uint32_t shard, const struct sim_body *body)
+{
+    struct head_chunk head;
+    if (body->head.kind != HEAD_CHUNK)
+        return;
+    memcpy(&head, &body->head, sizeof head);
+    if (head.slot < SLOTS_MAX && head.generation <= sim->shards[shard].places[head.slot].freed)
+        sim_fail(sim, "shard %u takes a body into slot %u, which it has freed of that generation",
+                 shard, head.slot);
 }

@@ -151,6 +151,7 @@ struct check_slot {
 struct check_place {
     uint64_t resident;      /* admitted generation that lies there until FREED */
     uint64_t closed, after; /* of the CLOSE it has heard last */
+    uint64_t freed;         /* nothing of this generation, or an earlier one, lands any more */
 };
 
 struct sim_shard {

@@ -147,7 +147,8 @@ void check_shard(struct sim *sim, uint32_t shard);
 void check_append(struct sim *sim, uint32_t coordinator, const struct record *record);
 void check_told(struct sim *sim, uint32_t coordinator, const struct message *message);
 void check_described(struct sim *sim, uint32_t worker, const struct message_describe *describe);
-void check_heard(struct sim *sim, uint32_t worker, const struct message_receipt *receipt);
+void check_heard(struct sim *sim, uint32_t worker, const struct message_receipt *receipt,
+                 uint64_t digest);
 bool check_same_name(const struct name *a, const struct name *b);
 struct sim_name *check_name(struct sim *sim, const struct name *name);
 bool check_is_old(const struct ledger *ledger, const struct message *message);
@@ -158,6 +159,7 @@ void check_placed(struct sim *sim, uint32_t coordinator, const struct message_pl
 void check_taken(struct sim *sim, uint32_t coordinator, uint32_t slot, uint64_t generation);
 void check_close_told(struct sim *sim, uint32_t coordinator, const struct message_close *close);
 void check_close_heard(struct sim *sim, uint32_t shard, const struct message *message);
+void check_take(struct sim *sim, uint32_t shard, const struct sim_body *body);
 void check_promise(struct sim *sim, uint32_t shard);
 void check_freed_told(struct sim *sim, uint32_t shard, const struct message_freed *freed);
 void check_freed_heard(struct sim *sim, uint32_t coordinator, uint32_t shard,

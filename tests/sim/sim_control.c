@@ -57,7 +57,7 @@ void control_release(struct sim *sim, uint32_t message)
 static uint32_t find_coordinator(struct sim *sim)
 {
     const uint32_t other = (uint32_t)random_below(&sim->network, SIM_COORDINATORS);
-    if (sim->hostile && sim->actors[other].alive && chance(&sim->network, 0.2))
+    if (sim->hostile && sim->actors[other].alive && chance(&sim->network, 0.35))
         return other;
     return sim->newest;
 }

@@ -10,17 +10,16 @@
 #include <unistd.h>
 
 static const char *const plants[] = {
-    "admit-partial",    "early-receipt",      "no-dedupe",
-    "refusal-unlogged", "zombie-incarnation", "flush-off",
-    "generation-reuse", "lease-off",          "retire-early",
-    "weight-twice",     "stale-record",       "pin-ignored",
-    "whole-early",      "checksum-ignored",   "torn-step",
-    "order-swapped",    "moments-twice",      "other-bytes-on-retry",
-    "joined-by-zombie", "no-fence",           "one-seal-enough",
-    "shortest-log",     "owed-not-resent",    "joined-early",
-    "generations-anew", "generation-ignored", "redo-off",
-    "undo-off",         "stale-close",        "quiet-off",
-    "promise-forgotten"};
+    "admit-partial",      "early-receipt",      "no-dedupe",
+    "refusal-unlogged",   "zombie-incarnation", "flush-off",
+    "generation-reuse",   "lease-off",          "retire-early",
+    "weight-twice",       "stale-record",       "pin-ignored",
+    "whole-early",        "checksum-ignored",   "torn-step",
+    "order-swapped",      "moments-twice",      "other-bytes-on-retry",
+    "no-fence",           "one-seal-enough",    "shortest-log",
+    "owed-not-resent",    "joined-early",       "generations-anew",
+    "generation-ignored", "redo-off",           "undo-off",
+    "stale-close",        "quiet-off",          "promise-forgotten"};
 
 enum { PLANT_SEEDS = 2000 };
 

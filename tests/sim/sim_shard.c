@@ -117,7 +117,10 @@ static void act(struct sim *sim, uint32_t shard, const struct shard_action *acti
         control_to_coordinator(sim, actor_shard(shard), &action->message);
         break;
     case SHARD_REPLY: reply(sim, shard, action); break;
-    case SHARD_TAKE: data_take(sim, action->offer, action->offset, action->token); break;
+    case SHARD_TAKE:
+        check_take(sim, shard, &sim->bodies[action->offer - 1]);
+        data_take(sim, action->offer, action->offset, action->token);
+        break;
     case SHARD_REFUSE: data_refuse(sim, action->offer); break;
     case SHARD_HANGUP: data_break(sim, (uint32_t)action->peer); break;
     case SHARD_SCAN:

@@ -63,7 +63,7 @@ static void verdict(struct sim *sim, uint32_t index, const struct session_action
              receipt->verdict ? verdict_name(receipt->verdict) : "fate unknown");
     if (!worker->busy[action->buffer])
         sim_fail(sim, "worker %u hears a verdict on a push that it had heard of", index);
-    check_heard(sim, index, receipt);
+    check_heard(sim, index, receipt, worker->session.pushes[action->buffer].what.digest);
     worker->busy[action->buffer] = false;
     worker->verdicts += receipt->verdict != VERDICT_NONE;
     if (worker->phase == USER_WAITING) {
