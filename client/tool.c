@@ -5,6 +5,7 @@
 #include "client/tool_json.h"
 #include "common/keys.h"
 #include "common/nearest.h"
+#include "common/printed.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -223,7 +224,7 @@ static int unknown(const char *name)
     return TOOL_USAGE;
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
     if (argc < 2) {
         print_usage(stderr);
@@ -241,4 +242,9 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(&commands[i], argc - 2, argv + 2);
     return unknown(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    return printed("gradweirctl", run_program(argc, argv));
 }

@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,23 @@ static gradweir_status check_port(const struct control *control, const char *add
                 "\"%.150s\" is no address: host:port is wanted, port 0 to 65535", address);
 }
 
+/* A name that nobody has is not off loopback, it is nowhere. Asked for only where the address is
+ * refused anyway, for it may take a while. */
+static gradweir_status check_name(const char *address)
+{
+    char name[CONTROL_TEXT];
+    struct addrinfo *found = NULL;
+    snprintf(name, sizeof name, "%.*s", (int)(strrchr(address, ':') - address), address);
+    if (!isalpha((unsigned char)name[0]))
+        return GRADWEIR_OK;
+    const int error = getaddrinfo(name, NULL, NULL, &found);
+    if (error)
+        return fail(GRADWEIR_ERR_INVALID, "\"%.150s\" does not resolve: %s", address,
+                    gai_strerror(error));
+    freeaddrinfo(found);
+    return GRADWEIR_OK;
+}
+
 gradweir_status control_security(struct control *control, const struct control_options *options,
                                  const char *address)
 {
@@ -72,6 +90,7 @@ gradweir_status control_security(struct control *control, const struct control_o
     if (!options->secret_key) {
         if (options->insecure || on_loopback(address))
             return GRADWEIR_OK;
+        TRY(check_name(address));
         return fail(GRADWEIR_ERR_INVALID,
                     "%s is not a loopback address: give keys (%s), or say insecure (%s) if the "
                     "whole network is trusted",

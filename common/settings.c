@@ -138,7 +138,17 @@ static gradweir_status take_line(struct settings *settings, char *line, const ch
     if (!equals)
         return fail(GRADWEIR_ERR_INVALID, "%s: not of the form name = value", origin);
     *equals = '\0';
-    return settings_set(settings, trim(name), trim(equals + 1), origin);
+    name = trim(name);
+    if (same_name(name, "config"))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "%s: a file cannot name another: give config on the command line", origin);
+    return settings_set(settings, name, trim(equals + 1), origin);
+}
+
+/* Some editors put a byte-order mark in front of UTF-8. */
+static size_t mark_bytes(const char *line)
+{
+    return strncmp(line, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
 gradweir_status settings_file(struct settings *settings, const char *path)
@@ -152,9 +162,11 @@ gradweir_status settings_file(struct settings *settings, const char *path)
     for (unsigned number = 1; status == GRADWEIR_OK && fgets(line, sizeof line, file); number++) {
         snprintf(origin, sizeof origin, "%.100s:%u", path, number);
         if (!strchr(line, '\n') && !feof(file))
-            status = fail(GRADWEIR_ERR_INVALID, "%s: the line is too long", origin);
+            status = strlen(line) + 1 < sizeof line
+                         ? fail(GRADWEIR_ERR_INVALID, "%s: there is a NUL byte in it", origin)
+                         : fail(GRADWEIR_ERR_INVALID, "%s: the line is too long", origin);
         else
-            status = take_line(settings, line, origin);
+            status = take_line(settings, line + (number == 1 ? mark_bytes(line) : 0), origin);
     }
     if (status == GRADWEIR_OK && ferror(file))
         status = fail(GRADWEIR_ERR_IO, "%s: cannot be read", path);
@@ -307,7 +319,8 @@ void settings_print(const struct settings *settings, FILE *out)
         char text[SETTING_TEXT_MAX + 1];
         const struct kept *kept = &settings->kept[i];
         setting_value_write(&settings->table[i], &kept->value, text, sizeof text);
-        fprintf(out, "%s = %s # %s\n", settings->table[i].name, text,
-                kept->origin[0] ? kept->origin : "default");
+        /* The file that was read is not read again with what came of it. */
+        fprintf(out, "%s%s = %s # %s\n", same_name(settings->table[i].name, "config") ? "# " : "",
+                settings->table[i].name, text, kept->origin[0] ? kept->origin : "default");
     }
 }

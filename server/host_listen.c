@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void host_advertise(const struct host_options *options, const char *bound, char *text, size_t size)
 {
@@ -57,7 +58,10 @@ gradweir_status host_write_port_file(const char *path, const char *address)
     if (!file)
         return fail(GRADWEIR_ERR_IO, "port_file %s: %s", path, strerror(errno));
     fprintf(file, "%s\n", address);
-    if (fclose(file) != 0 || rename(temporary, path) != 0)
-        return fail(GRADWEIR_ERR_IO, "port_file %s: %s", path, strerror(errno));
+    if (fclose(file) != 0 || rename(temporary, path) != 0) {
+        const int error = errno;
+        unlink(temporary);
+        return fail(GRADWEIR_ERR_IO, "port_file %s: %s", path, strerror(error));
+    }
     return GRADWEIR_OK;
 }

@@ -198,6 +198,38 @@ static gradweir_status read_places(struct host_options *options)
     return read_ports(options);
 }
 
+/* What was asked for and cannot be had is refused, not forgotten. */
+static gradweir_status check_optimizer(const struct settings *settings)
+{
+    static const struct {
+        const char *name, *optimizer;
+    } belongs[] = {{"nesterov", "momentum"}, {"centered", "rmsprop"}, {"always_adapt", "lamb"}};
+    const char *optimizer = settings_text(settings, "optimizer");
+    for (size_t i = 0; i < sizeof belongs / sizeof *belongs; i++)
+        if (settings_bool(settings, belongs[i].name) &&
+            strcmp(optimizer, belongs[i].optimizer) != 0 && strcmp(optimizer, belongs[i].name) != 0)
+            return fail(GRADWEIR_ERR_INVALID,
+                        "%s is on, but optimizer is %s: it belongs to optimizer = %s",
+                        belongs[i].name, optimizer, belongs[i].optimizer);
+    return GRADWEIR_OK;
+}
+
+static gradweir_status check_together(const struct settings *settings)
+{
+    const int64_t lease = settings_duration(settings, "lease");
+    const int64_t heartbeat = settings_duration(settings, "heartbeat");
+    if (heartbeat > lease)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "heartbeat is %g s, but lease only %g s: silence must be noticed before a "
+                    "lease is over, so heartbeat is at most lease",
+                    (double)heartbeat / 1e9, (double)lease / 1e9);
+    if (settings_bool(settings, "shards_elsewhere") && settings_text(settings, "coordinator")[0])
+        return fail(GRADWEIR_ERR_INVALID,
+                    "shards_elsewhere and coordinator are both given, so nothing would run here: "
+                    "the first is the coordinator's, the second its shards'");
+    return check_optimizer(settings);
+}
+
 gradweir_status host_options_read(const struct settings *settings, struct host_options *options)
 {
     *options = (struct host_options){.settings = settings};
@@ -217,6 +249,7 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
     options->arena_dir = settings_text(settings, "arena_dir");
     options->record_bytes_max = (uint64_t)settings_size(settings, "record_bytes_max");
     options->linger_ns = settings_duration(settings, "linger");
+    TRY(check_together(settings));
     read_control(settings, &options->control);
     TRY(read_keys(options));
     TRY(read_places(options));

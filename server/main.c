@@ -1,6 +1,7 @@
 /* gradweir-server: hosts the coordinator, shards, or both; replay, blame and plan are commands that
  * need its code, and that gradweirctl runs for people. */
 #include "common/keys.h"
+#include "common/printed.h"
 #include "server/blame.h"
 #include "server/host.h"
 #include "server/plan.h"
@@ -16,7 +17,7 @@ static int complain(void)
     return 2;
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "replay") == 0)
         return replay_main(argc - 1, argv + 1);
@@ -50,4 +51,9 @@ int main(int argc, char **argv)
     if (status != GRADWEIR_OK)
         return complain();
     return unrecorded ? HOST_UNRECORDED : 0;
+}
+
+int main(int argc, char **argv)
+{
+    return printed("gradweir-server", run_program(argc, argv));
 }

@@ -1,6 +1,7 @@
 /* gradweir-train: reads the options and runs the trainer. Exit status: 0 solved, 1 not solved, 2
  * bad use or failure. */
 #include "client/trainer/blas.h"
+
 #include "client/trainer/evaluation.h"
 #include "client/trainer/pace.h"
 #include "client/trainer/train_checks.h"
@@ -113,7 +114,7 @@ static int run_local(const struct train_settings *settings)
     return conclude(settings, status, &summary);
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
     blas_restart_single_threaded(argv);
     struct train_settings settings;
@@ -134,4 +135,13 @@ int main(int argc, char **argv)
     if (settings.local)
         return run_local(&settings);
     return settings.worker > 0 ? train_worker(&settings) : train_run(&settings, argv);
+}
+
+int main(int argc, char **argv)
+{
+    const int code = run_program(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "gradweir-train: some of the output is lost\n");
+    return code ? code : 1;
 }

@@ -25,8 +25,10 @@ static const char *join_refused(const struct order *order, const struct message_
     if (join->job != 0 && join->job != order->options.job)
         return "another job runs here";
     *status = GRADWEIR_ERR_INVALID;
-    if ((join->role != ROLE_WORKER && join->role != ROLE_READER) || !good_identity(join->identity))
-        return "the role or the identity makes no sense";
+    if (join->role != ROLE_WORKER && join->role != ROLE_READER)
+        return "the role is neither worker nor reader";
+    if (!good_identity(join->identity))
+        return "the identity is no name: up to 63 printable ASCII characters are allowed";
     *status = GRADWEIR_ERR_STOPPED;
     return order->draining ? "the job ends" : NULL;
 }

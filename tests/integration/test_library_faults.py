@@ -172,5 +172,45 @@ class Keys(unittest.TestCase):
             Worker(server.address, "w", keys=here).close()
 
 
+def ran(program, *arguments, stdout=subprocess.DEVNULL):
+    done = subprocess.run([os.path.join(BUILD, program), *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True,
+                          timeout=20)
+    return done.returncode, done.stderr
+
+
+class Settings(unittest.TestCase):
+    def test_what_contradicts_is_refused_by_name(self):
+        for arguments, part in ((("--lease", "100ms", "--heartbeat", "1min"), "heartbeat is 60 s, but lease only 0.1 s"),
+                                (("--shards_elsewhere", "on", "--coordinator", "127.0.0.1:1"), "nothing would run here"),
+                                (("--optimizer", "adam", "--nesterov", "on"), "nesterov is on, but optimizer is adam"),
+                                (("--listen", "127.0.0.1:99999"), "port 0 to 65535"),
+                                (("--listen", "127.0.0.1:-1"), "port 0 to 65535"),
+                                (("--listen", "nosuch.invalid:7070"), "does not resolve"),
+                                (("--data_ports", "5-3"), "data_ports")):
+            with self.subTest(arguments):
+                code, said = ran("gradweir-server", *arguments)
+                self.assertEqual(code, 2, said)
+                self.assertIn(part, said)
+
+    def test_a_file_of_settings_says_what_is_wrong_with_it(self):
+        for content, part in ((b"config = x\n", "a file cannot name another"), (b"window = 1\0\n", "NUL byte"),
+                              (b"\xef\xbb\xbfwindow = 0\n", "window")):
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(content)
+                file.flush()
+                code, said = ran("gradweir-server", "--config", file.name, "--listen", "127.0.0.1:0")
+                self.assertEqual(code, 2, said)
+                self.assertIn(part, said)
+                self.assertNotIn("there is no setting", said)
+
+    def test_output_that_was_lost_is_no_success(self):
+        with open("/dev/full", "w") as full:
+            for program, arguments in (("gradweirctl", ("--help",)), ("gradweir-server", ("--help",)),
+                                       ("gradweir-server", ("plan", "--params", "1000")), ("gradweir-train", ("--help",))):
+                code, said = ran(program, *arguments, stdout=full)
+                self.assertEqual(code, 1, (program, said))
+                self.assertIn("output is lost", said)
+
+
 if __name__ == "__main__":
     unittest.main()
