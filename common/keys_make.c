@@ -73,6 +73,22 @@ gradweir_status keys_generate(const char *folder, const char *name)
     return write_pair(public_path, secret_path, name);
 }
 
+/* One that is there already makes the whole command fail, so it must leave nothing of the others.
+ */
+static gradweir_status none_is_there(const char *folder, int count, const char *const *names)
+{
+    static const char *const kinds[] = {"public", "secret"};
+    char path[PATH_BYTES];
+    for (int i = 0; i < 2 * count; i++) {
+        const int length =
+            snprintf(path, sizeof path, "%s/%s.%s", folder, names[i / 2], kinds[i % 2]);
+        if ((size_t)length < sizeof path && access(path, F_OK) == 0)
+            return fail(GRADWEIR_ERR_STATE, "%s is there already: keys are never overwritten",
+                        path);
+    }
+    return GRADWEIR_OK;
+}
+
 int keys_main(const char *program, int count, const char *const *arguments)
 {
     if (count < 2 || arguments[0][0] == '-') {
@@ -84,6 +100,10 @@ int keys_main(const char *program, int count, const char *const *arguments)
                 "Each machine needs its own NAME.secret and server.public; the server needs its "
                 "own\nsecret and everybody's NAME.public.\n",
                 program);
+        return 2;
+    }
+    if (none_is_there(arguments[0], count - 1, arguments + 1) != GRADWEIR_OK) {
+        fprintf(stderr, "%s: keygen: %s\n", program, fail_reason());
         return 2;
     }
     for (int i = 1; i < count; i++) {

@@ -203,6 +203,12 @@ class Settings(unittest.TestCase):
                 self.assertIn(part, said)
                 self.assertNotIn("there is no setting", said)
 
+    def test_keygen_leaves_nothing_when_one_of_the_names_has_keys(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(ran("gradweir-server", "keygen", folder, "server")[0], 0)
+            code, said = ran("gradweir-server", "keygen", folder, "worker-0", "server")
+            self.assertEqual((code, sorted(os.listdir(folder))), (2, ["server.public", "server.secret"]), said)
+
     def test_output_that_was_lost_is_no_success(self):
         with open("/dev/full", "w") as full:
             for program, arguments in (("gradweirctl", ("--help",)), ("gradweir-server", ("--help",)),
