@@ -16,7 +16,7 @@ static int check(const char *name)
         tool_fail("tune: %s is fixed at start", row->name);
     else
         tool_fail("tune: there is no setting \"%.60s\"; the nearest is %s", name,
-                  settings_nearest(settings_server, settings_server_count, name));
+                  settings_nearest_live(settings_server, settings_server_count, name));
     return TOOL_USAGE;
 }
 

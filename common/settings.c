@@ -68,6 +68,16 @@ const char *settings_nearest(const struct setting *table, size_t count, const ch
     return nearest;
 }
 
+const char *settings_nearest_live(const struct setting *table, size_t count, const char *name)
+{
+    const char *nearest = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (table[i].live &&
+            (!nearest || nearest_distance(name, table[i].name) < nearest_distance(name, nearest)))
+            nearest = table[i].name;
+    return nearest ? nearest : "none";
+}
+
 static const struct setting *find(const struct settings *settings, const char *name)
 {
     return settings_find(settings->table, settings->count, name);

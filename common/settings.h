@@ -54,6 +54,9 @@ extern const size_t settings_server_count;
 const struct setting *settings_find(const struct setting *table, size_t count, const char *name);
 const char *settings_nearest(const struct setting *table, size_t count, const char *name);
 
+/* The nearest of those that may be tuned while running. */
+const char *settings_nearest_live(const struct setting *table, size_t count, const char *name);
+
 struct settings;
 
 /* A settings object with every default of the table, which must outlive it. ASSERTs that the

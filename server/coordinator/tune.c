@@ -54,7 +54,7 @@ static gradweir_status tune(struct order *order, const struct message_tune_ask *
     if (!row)
         return fail(GRADWEIR_ERR_INVALID, "there is no setting \"%s\"; the nearest is %s",
                     ask->setting,
-                    settings_nearest(settings_server, settings_server_count, ask->setting));
+                    settings_nearest_live(settings_server, settings_server_count, ask->setting));
     if (!row->live)
         return fail(GRADWEIR_ERR_INVALID, "%s cannot be changed while the job runs", row->name);
     TRY(setting_value_read(row, ask->value, &value));

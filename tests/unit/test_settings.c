@@ -177,6 +177,14 @@ Test(settings, only_live_ones_can_be_tuned)
     settings_free(s);
 }
 
+Test(settings, the_nearest_live_one_to_a_wrong_name_can_be_tuned)
+{
+    const char *nearest = settings_nearest_live(settings_server, settings_server_count, "jab");
+    const struct setting *row = settings_find(settings_server, settings_server_count, nearest);
+    cr_assert(row && row->live, "%s", nearest);
+    cr_assert_str_eq(settings_nearest(settings_server, settings_server_count, "jab"), "job");
+}
+
 Test(settings, what_is_printed_can_be_read_back)
 {
     struct settings *s = fresh(), *again = fresh();
