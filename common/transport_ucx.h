@@ -6,6 +6,8 @@
  * transport_ucx_message.c   sends, offers, credit
  * transport_ucx_take.c      receives
  * transport_ucx_renew.c     a worker that hears nobody is replaced
+ * transport_ucx_probe.c     after a death: can the others still be heard?
+ *   transport_ucx_probe.c     after a death: can the others still be heard?
  * transport_ucx_settings.c  UCX's configuration, addresses, what is really in use
  * transport_ucx_signals.c   handlers that UCX installs when it is loaded, taken back
  *
@@ -42,7 +44,15 @@ enum ucx_state {
 };
 
 /* Kinds of active messages. Every one carries struct ucx_prefix at its head. */
-enum { UCX_AM_HELLO = 1, UCX_AM_WELCOME, UCX_AM_DATA, UCX_AM_CREDIT, UCX_AM_KINDS };
+enum {
+    UCX_AM_HELLO = 1,
+    UCX_AM_WELCOME,
+    UCX_AM_DATA,
+    UCX_AM_CREDIT,
+    UCX_AM_PING,
+    UCX_AM_PONG,
+    UCX_AM_KINDS
+};
 
 #define UCX_MAGIC 0x47574430u /* "GWD0"; the last byte is the version of this conversation */
 
@@ -98,7 +108,10 @@ struct ucx_peer {
     bool blocked;       /* a send() was answered ERR_AGAIN */
     bool writable_queued;
 
-    bool control_busy; /* a HELLO, WELCOME or CREDIT is in UCX */
+    bool control_busy; /* a HELLO, WELCOME, CREDIT, PING or PONG is in UCX */
+    bool ping_owed, pong_owed;
+    bool unheard;        /* gone, and its greeting had been late */
+    uint64_t patient_ns; /* until when a greeting is not late */
     struct ucx_prefix control;
     void *closing;       /* UCX's request of the close, or NULL */
     uint64_t give_up_ns; /* when takes that the close did not end are given up */
@@ -137,6 +150,9 @@ struct ucx {
     uint32_t abandoned; /* takes that were given up, and that UCX still has */
     uint32_t silent;    /* greetings in a row that did not come, while nobody was heard */
     bool renewing, relisten, replaced; /* transport_ucx_renew.c */
+    bool death;                        /* a peer's connection broke: transport_ucx_probe.c */
+    uint32_t probes;                   /* 0: nobody is asked */
+    uint64_t probe_from_ns, probe_ns;  /* what counts as an answer; until when */
     bool tend;                         /* some peer wants ucx_peer_tend() */
     uint32_t recent;                   /* the peer that the last message came from */
 
@@ -151,7 +167,13 @@ gradweir_status ucx_listen_at(struct ucx *ucx, const char *text);
 
 /* transport_ucx_renew.c */
 void ucx_silence(struct ucx *ucx, bool greeting); /* a peer's deadline passed without a greeting */
+void ucx_renew_begin(struct ucx *ucx);            /* hangs up all peers; ucx_renew ends it */
 void ucx_renew(struct ucx *ucx);
+
+/* transport_ucx_probe.c: true while it waits for an answer. */
+bool ucx_probe(struct ucx *ucx, uint64_t now_ns);
+void ucx_probe_heard(struct ucx *ucx); /* a message came, from whomever */
+void ucx_probe_pay(struct ucx_peer *peer);
 
 /* transport_ucx_settings.c */
 gradweir_status ucx_context_open(struct ucx *ucx);

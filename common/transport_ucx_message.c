@@ -239,6 +239,7 @@ static ucs_status_t arrived(struct ucx *ucx, unsigned kind, const struct ucx_arr
     if (!peer || peer->state >= UCX_FAILED)
         return UCS_OK;
     ucx->silent = 0;
+    ucx_probe_heard(ucx);
     struct ucx_prefix prefix = {0};
     const char *why = wrong(peer, kind, arrival, &prefix);
     if (why) {
@@ -249,6 +250,8 @@ static ucs_status_t arrived(struct ucx *ucx, unsigned kind, const struct ucx_arr
         greeted(peer, kind, prefix.credits);
         return UCS_OK;
     }
+    peer->pong_owed |= kind == UCX_AM_PING;
+    ucx->tend |= kind == UCX_AM_PING;
     peer->credits += prefix.credits;
     writable_check(peer);
     return kind == UCX_AM_DATA ? offer(peer, arrival) : UCS_OK;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define GIVE_UP_NS (250 * CLOCK_MS)
+#define PATIENT_NS (300 * CLOCK_MS) /* a greeting that has not come by then is late */
 
 struct ucx_peer *ucx_peer_find(struct ucx *ucx, uint64_t number)
 {
@@ -55,8 +56,13 @@ void ucx_peer_fail(struct ucx_peer *peer, gradweir_status status, const char *wh
 static void error_callback(void *argument, ucp_ep_h endpoint, ucs_status_t status)
 {
     struct ucx_peer *peer = argument;
-    if (peer->endpoint == endpoint)
-        ucx_peer_fail(peer, GRADWEIR_ERR_LOST, ucs_status_string(status));
+    if (peer->endpoint != endpoint)
+        return;
+    /* Who is gone before greeting may have been hung up because we did not hear the greeting. */
+    peer->unheard =
+        peer->state == UCX_GREETING && deadline_passed(clock_now_ns(), peer->patient_ns);
+    peer->ucx->death = true;
+    ucx_peer_fail(peer, GRADWEIR_ERR_LOST, ucs_status_string(status));
 }
 
 void ucx_accept_callback(ucp_conn_request_h request, void *argument)
@@ -141,6 +147,7 @@ static void accept_one(struct ucx *ucx, ucp_conn_request_h request)
         ucp_listener_reject(ucx->listener, request);
         return;
     }
+    peer->patient_ns = clock_now_ns() + PATIENT_NS;
     ucp_conn_request_attr_t attributes = {.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR};
     if (ucp_conn_request_query(request, &attributes) == UCS_OK)
         ucx_address_print(&attributes.client_address, peer->address, sizeof peer->address);
@@ -218,10 +225,15 @@ static bool tend(struct ucx_peer *peer, uint64_t now_ns)
         if (deadline_passed(now_ns, peer->deadline_ns))
             silent(peer);
     }
-    if (peer->state == UCX_OPEN)
+    if (peer->state == UCX_OPEN) {
         ucx_credit_pay(peer);
-    if (peer->state == UCX_FAILED)
+        ucx_probe_pay(peer);
+    }
+    if (peer->state == UCX_FAILED) {
+        if (peer->unheard)
+            ucx_silence(peer->ucx, true);
         close_endpoint(peer);
+    }
     if (peer->state == UCX_CLOSING && drained(peer, now_ns))
         bury(peer);
     return peer->state == UCX_CONNECTING || peer->state == UCX_GREETING ||
@@ -244,6 +256,7 @@ bool ucx_peers_tend(struct ucx *ucx)
         if (ucx->peers[i].state != UCX_FREE)
             again |= tend(&ucx->peers[i], now_ns);
     }
+    again |= ucx_probe(ucx, now_ns);
     ucx->tend |= again;
     return true;
 }
@@ -261,5 +274,7 @@ uint64_t ucx_peers_deadline(const struct ucx *ucx)
             wanted_ns = clock_now_ns() + CLOCK_MS;
         deadline_ns = wanted_ns < deadline_ns ? wanted_ns : deadline_ns;
     }
+    if (ucx->probes && ucx->probe_ns < deadline_ns)
+        deadline_ns = ucx->probe_ns;
     return deadline_ns;
 }

@@ -15,9 +15,14 @@ enum { SILENT_CONNECTS = 2, SILENT_GREETINGS = 3 };
 void ucx_silence(struct ucx *ucx, bool greeting)
 {
     ucx->silent++;
-    if (ucx->silent < (greeting ? SILENT_GREETINGS : SILENT_CONNECTS) || ucx->renewing)
-        return;
+    if (ucx->silent >= (greeting ? SILENT_GREETINGS : SILENT_CONNECTS) && !ucx->renewing)
+        ucx_renew_begin(ucx);
+}
+
+void ucx_renew_begin(struct ucx *ucx)
+{
     ucx->renewing = true;
+    ucx->probes = 0;
     ucx->relisten = ucx->listener != NULL;
     for (uint32_t i = 0; i < ucx->request_count; i++)
         ucp_listener_reject(ucx->listener, ucx->requests[i]);

@@ -1,4 +1,5 @@
 /* A transport that hears nobody any more makes itself anew. */
+#include "common/clock.h"
 #include "tests/unit/transport_pair.h"
 
 #include <criterion/criterion.h>
@@ -50,4 +51,54 @@ Test(transport_renew, who_hears_nobody_is_made_anew_and_connects_again, .timeout
         pair_await(&pair, &pair.server, TRANSPORT_OFFERED);
         pair_close(&pair);
     }
+}
+
+/* Polls the server, and the client when it may answer, until the client is lost or 1.5 s are over.
+ */
+static bool is_lost_after_a_death(bool answers)
+{
+    for (size_t i = 0; i < pair_setting_count; i++) {
+        if (strcmp(pair_settings[i].backend, "ucx") != 0)
+            continue;
+        struct pair pair;
+        struct transport *other;
+        uint64_t number, accepted = 0;
+        bool lost = false;
+        pair_open(&pair, &pair_settings[i], transport_defaults());
+        struct transport_settings settings = transport_defaults();
+        settings.lanes = pair_settings[i].lanes;
+        cr_assert_eq(transport_open(&settings, &other), GRADWEIR_OK);
+        cr_assert_eq(
+            transport_connect(other, transport_address(pair.server.transport), 5000, 0, &number),
+            GRADWEIR_OK);
+        while (!accepted) {
+            struct transport_event event;
+            transport_poll(other, &event, 1);
+            if (transport_poll(pair.server.transport, &event, 1))
+                accepted = event.peer;
+        }
+        transport_close(other); /* dies without a word */
+        const uint64_t end_ns = clock_now_ns() + 3 * CLOCK_SECOND / 2;
+        while (!lost && clock_now_ns() < end_ns) {
+            struct transport_event event;
+            if (answers)
+                transport_poll(pair.client.transport, &event, 1);
+            if (transport_poll(pair.server.transport, &event, 1))
+                lost = event.kind == TRANSPORT_LOST && event.peer != accepted;
+        }
+        pair_close(&pair);
+        return lost;
+    }
+    cr_skip_test("built without UCX");
+    return false;
+}
+
+Test(transport_renew, after_a_death_who_still_answers_keeps_his_connection, .timeout = 60)
+{
+    cr_assert_not(is_lost_after_a_death(true));
+}
+
+Test(transport_renew, after_a_death_silence_of_all_others_makes_it_anew, .timeout = 60)
+{
+    cr_assert(is_lost_after_a_death(false));
 }
