@@ -114,6 +114,11 @@ static void came_in(struct session *session, const struct message *message)
                       "the coordinator's members do not tile the model that was bound");
         return;
     }
+    if (!session->unanswered && message->epoch == session->epoch &&
+        joined->worker == session->worker && joined->incarnation < session->incarnation) {
+        session->strange++; /* late: a newer one has come over this connection */
+        return;
+    }
     session->join_ns = INT64_MAX;
     const bool same_epoch = session->epoch == message->epoch;
     const bool same =
