@@ -207,7 +207,8 @@ struct sim_name {
 
 struct sim_coordinator {
     struct order *order;
-    uint32_t number;              /* how many were before it */
+    uint32_t number; /* how many were before it */
+    bool drain_told;
     bool doomed, last_words;      /* dies in the middle of its next step; now */
     uint32_t members[SIM_SHARDS]; /* peer of each, from MEMBER; 0: none yet */
     struct check_slot slots[SLOTS_MAX];

@@ -159,7 +159,6 @@ void server_coordinator(struct sim *sim)
     actor->tick_ns = actor->stopped_until_ns = 0;
     sim->newest = index;
     sim_tell(sim, "%s starts", story_actor(sim, index));
-    if (sim->quiet && sim->settings.drain)
-        server_order(sim, index, &(struct order_event){.kind = ORDER_DRAIN});
+
     server_wake(sim, index, order_next(coordinator->order));
 }

@@ -319,10 +319,20 @@ static void fall_quiet(struct sim *sim)
     sim_tell(sim, "everybody has got on; no new gradients");
     sim->quiet = true;
     sim->quiet_ns = sim->now_ns;
-    if (!sim->settings.drain)
+    sim->counts.drains += sim->settings.drain;
+}
+
+/* Whoever reigns is told; one whom nobody follows yet would rightly leave the job alone. */
+static void drain(struct sim *sim)
+{
+    struct sim_coordinator *newest = &sim->coordinators[sim->newest];
+    struct order_figures figures;
+    if (!sim->settings.drain || newest->drain_told || !sim->actors[sim->newest].alive)
         return;
-    sim->counts.drains++;
-    server_order(sim, sim->newest, &(struct order_event){.kind = ORDER_DRAIN});
+    order_figures(newest->order, &figures);
+    newest->drain_told = figures.acting;
+    if (figures.acting)
+        server_order(sim, sim->newest, &(struct order_event){.kind = ORDER_DRAIN});
 }
 
 /* Runs until the end is reached or must have been reached. */
@@ -337,8 +347,10 @@ static void play(struct sim *sim)
             calm_down(sim);
         if (sim->calm && !sim->quiet && check_progress(sim, waits, sizeof waits))
             fall_quiet(sim);
-        if (sim->quiet)
+        if (sim->quiet) {
+            drain(sim);
             leave_quietly(sim);
+        }
         if (sim->quiet && check_quiet(sim, waits, sizeof waits))
             return;
         if (sim->calm && sim->now_ns - sim->calm_ns > CALM_MAX)
