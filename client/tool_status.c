@@ -45,10 +45,24 @@ static void print_verdicts(const char *verdicts)
     printf("%s\n", any ? "" : "no verdict yet");
 }
 
+/* Known of what the acting coordinator admitted itself: 0 after a take-over would be a lie. */
+static void print_staleness(const char *page)
+{
+    const uint64_t of = number(page, "staleness_of");
+    if (of == 0)
+        printf("  staleness  of no gradient yet: this coordinator has admitted none");
+    else
+        printf("  staleness  mean %.2f, max %" PRIu64 " at admission, of the %" PRIu64
+               " gradients that this coordinator admitted",
+               (double)number(page, "staleness_sum") / (double)of, number(page, "staleness_max"),
+               of);
+    printf("; %" PRIu64 " never used, %" PRIu64 " flushes\n", number(page, "unused"),
+           number(page, "flushes"));
+}
+
 static void print_numbers(const char *page, const char *servers)
 {
     const char *settings = json_member(page, "settings");
-    const uint64_t admitted = number(page, "verdicts.ADMITTED");
     char mode[16];
     json_text(json_member(settings, "mode"), mode, sizeof mode);
     printf("%s: version %" PRIu64 " (%" PRIu64 " whole on all shards), %s\n", servers,
@@ -61,12 +75,10 @@ static void print_numbers(const char *page, const char *servers)
            " waiting for a place\n",
            number(page, "queue"), number(settings, "queue"), number(page, "queue_peak"),
            number(page, "waiting"));
-    printf("  pushes     %" PRIu64 ": ", number(page, "pushes"));
+    printf("  pushes     %" PRIu64 ", offers of first parameters among them: ",
+           number(page, "pushes"));
     print_verdicts(json_member(page, "verdicts"));
-    printf("  staleness  mean %.2f, max %" PRIu64 " at admission; %" PRIu64 " never used, %" PRIu64
-           " flushes\n",
-           admitted ? (double)number(page, "staleness_sum") / (double)admitted : 0.0,
-           number(page, "staleness_max"), number(page, "unused"), number(page, "flushes"));
+    print_staleness(page);
 }
 
 /* What a worker told of itself: its return, a KL divergence, ... */

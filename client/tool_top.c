@@ -19,7 +19,7 @@ static const struct setting table[] = {
 enum { ROWS = sizeof table / sizeof *table, LINES_PER_HEAD = 20 };
 
 struct sample {
-    uint64_t at_ns, version, pushes, admitted, refused, staleness_sum, staleness_max;
+    uint64_t at_ns, version, pushes, admitted, refused, staleness_of, staleness_sum, staleness_max;
     uint64_t queue, waiting, workers, bytes;
     char wait[96]; /* the first thing that is waited for */
 };
@@ -35,6 +35,7 @@ static void take(const char *page, struct sample *sample)
                               .version = number(page, "version"),
                               .pushes = number(page, "pushes"),
                               .admitted = number(page, "verdicts.ADMITTED"),
+                              .staleness_of = number(page, "staleness_of"),
                               .staleness_sum = number(page, "staleness_sum"),
                               .staleness_max = number(page, "staleness_max"),
                               .queue = number(page, "queue"),
@@ -67,14 +68,14 @@ static void print_line(const struct sample *now, const struct sample *before)
     const time_t wall = time(NULL);
     struct tm parts;
     const double seconds = (double)(now->at_ns - before->at_ns) * 1e-9;
-    const double admitted = since(now->admitted, before->admitted);
+    const double of = since(now->staleness_of, before->staleness_of);
     strftime(clock, sizeof clock, "%H:%M:%S", localtime_r(&wall, &parts));
     printf("%-8s %9" PRIu64 " %8.1f %8.1f %8.0f %7.2f %6" PRIu64 " %5" PRIu64 " %5" PRIu64
            " %7" PRIu64 " %8.1f  %s\n",
            clock, now->version, since(now->version, before->version) / seconds,
            since(now->pushes, before->pushes) / seconds, since(now->refused, before->refused),
-           admitted > 0 ? since(now->staleness_sum, before->staleness_sum) / admitted : 0.0,
-           now->staleness_max, now->queue, now->waiting, now->workers,
+           of > 0 ? since(now->staleness_sum, before->staleness_sum) / of : 0.0, now->staleness_max,
+           now->queue, now->waiting, now->workers,
            since(now->bytes, before->bytes) / seconds / (1024.0 * 1024.0), now->wait);
     fflush(stdout);
 }

@@ -277,6 +277,7 @@ static void admit(struct order *order, uint32_t index)
     order->workers[slot->name.worker].held--;
     order->last_admit_ns = order->now_ns;
     order->figures.verdicts[VERDICT_ADMITTED]++;
+    order->figures.staleness_of++;
     order->figures.staleness_sum += staleness;
     if (staleness > order->figures.staleness_max)
         order->figures.staleness_max = staleness;

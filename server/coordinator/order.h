@@ -135,10 +135,12 @@ struct order_figures {
     uint32_t waiting;            /* workers that wait for a place now */
     uint32_t queue, queue_peak;  /* slots given and not yet in the window */
     uint32_t window, workers_live, shards_ready;
-    uint32_t epoch;                        /* in which it acts, or which it tries for */
-    bool acting;                           /* all shards follow it: until then nothing is decided */
-    uint64_t version, whole;               /* whole: stepped by all */
-    uint64_t staleness_sum, staleness_max; /* at admission, admitted only */
+    uint32_t epoch;          /* in which it acts, or which it tries for */
+    bool acting;             /* all shards follow it: until then nothing is decided */
+    uint64_t version, whole; /* whole: stepped by all */
+    /* At admission, of the gradients that this coordinator admitted itself: the ledger counts
+     * verdicts, but keeps no staleness, so after a take-over these begin again. */
+    uint64_t staleness_of, staleness_sum, staleness_max;
     uint64_t flushes, drains, index;
     double sum_mismatch_max; /* relative difference of the shards' norm to the client's */
 };

@@ -49,10 +49,11 @@ static void put_figures(struct page *page, const struct order *order)
              ",\"duplicates\":%" PRIu64 ",\"foreign\":%" PRIu64 ",\"asks_waited\":%" PRIu64 ",",
              f.queue, f.queue_peak, f.waiting, f.pushes, f.duplicates, f.foreign, f.waits);
     page_put(page,
-             "\"staleness_sum\":%" PRIu64 ",\"staleness_max\":%" PRIu64 ",\"unused\":%" PRIu64
-             ",\"flushes\":%" PRIu64 ",\"drains\":%" PRIu64 ",\"sum_mismatch_max\":%.6g,",
-             f.staleness_sum, f.staleness_max, order->ledger.law.unused, f.flushes, f.drains,
-             f.sum_mismatch_max);
+             "\"staleness_of\":%" PRIu64 ",\"staleness_sum\":%" PRIu64 ",\"staleness_max\":%" PRIu64
+             ",\"unused\":%" PRIu64 ",\"flushes\":%" PRIu64 ",\"drains\":%" PRIu64
+             ",\"sum_mismatch_max\":%.6g,",
+             f.staleness_of, f.staleness_sum, f.staleness_max, order->ledger.law.unused, f.flushes,
+             f.drains, f.sum_mismatch_max);
     put_verdicts(page, f.verdicts);
 }
 

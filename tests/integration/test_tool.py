@@ -38,6 +38,7 @@ class Running(unittest.TestCase):
 
     def test_status_names_workers_shards_and_what_is_waited_for(self):
         self.assertIn("waits: shards wait for the first worker", self.ask("status").stdout)
+        self.assertIn("staleness  of no gradient yet", self.ask("status").stdout)
         worker = self.worker()
         worker.gradients[0][5] = float("nan")
         worker.push()
@@ -46,6 +47,7 @@ class Running(unittest.TestCase):
         worker.pull_until(1)
         told = self.ask("status").stdout
         for part in (f"{self.server.address}: version 1 (1 whole on all shards), it runs", "NOT_FINITE 1", "worker-0",
+                     "staleness  mean 0.00, max 0 at admission, of the 1 gradients",
                      "shard 0", "shard 1", "window 1 of 2", "step 2 waits for 1 more of 1 gradients"):
             self.assertIn(part, told)
 

@@ -319,3 +319,29 @@ Test(take_over, pushes_and_verdicts_are_counted_on)
     cr_assert_eq(figures().verdicts[VERDICT_ADMITTED], 4);
     end();
 }
+
+Test(take_over, staleness_is_of_the_gradients_that_the_heir_admitted_itself)
+{
+    start(3);
+    struct order_figures before;
+    order_figures(b.order, &before);
+    cr_assert_eq(before.staleness_of, 3, "the offer has none");
+    struct message_place place;
+    cr_assert(bench_place(&b, 0, 5, &place));
+    struct message_describe head = bench_head(&b, &place);
+    head.basis = ledger_version(order_ledger(b.order)) - 2;
+    const struct message_landed body = landing(&place);
+    heir_init(&h, &b);
+    heir_landed_all(&h, &body);
+    heir_take_over(&h);
+    cr_assert(figures().staleness_of == 0 && figures().staleness_sum == 0);
+    heir_join(&h, 0);
+    bench_ask(&h.bench, 0, 5);
+    bench_describe(&h.bench, &head);
+    cr_assert_eq(figures().verdicts[VERDICT_ADMITTED], 5);
+    cr_assert(figures().staleness_of == 1 && figures().staleness_sum == 2, "%llu %llu",
+              (unsigned long long)figures().staleness_of,
+              (unsigned long long)figures().staleness_sum);
+    cr_assert_eq(figures().staleness_max, 2);
+    end();
+}
