@@ -33,6 +33,19 @@ static gradweir_status refuse(const struct train_settings *settings, const char 
     return GRADWEIR_OK;
 }
 
+static bool is_among(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+bool train_check_servers_have(const char *name)
+{
+    return is_among(name, of_own_server, N_OWN) || is_among(name, of_optimizer, N_OPTIMIZER);
+}
+
 gradweir_status train_check_options(const struct train_settings *settings,
                                     struct train_reason *reason)
 {

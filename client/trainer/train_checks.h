@@ -10,6 +10,9 @@
 gradweir_status train_check_options(const struct train_settings *settings,
                                     struct train_reason *reason);
 
+/* Whether the value of this option is the servers' own to say when a run has --servers. */
+bool train_check_servers_have(const char *name);
+
 /* Opens the files of --json, --curve and --server-log for writing, and leaves what is in them.
  * ERR_IO names the first that cannot be opened. */
 gradweir_status train_check_files(const struct train_settings *settings,

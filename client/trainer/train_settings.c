@@ -1,6 +1,7 @@
 /* The options of gradweir-train. See train_settings.h. */
 #include "client/trainer/train_settings.h"
 
+#include "client/trainer/train_checks.h"
 #include "client/trainer/train_words.h"
 
 #include <assert.h>
@@ -346,10 +347,8 @@ static void print_value(const struct train_settings *settings, const struct opti
         fprintf(file, "%.9g", *(const double *)value);
     else if (option->kind == OPTION_COUNT)
         fprintf(file, "%llu", (unsigned long long)*(const uint64_t *)value);
-    else if (*(const char *const *)value == NULL)
-        fputs("null", file);
     else
-        fprintf(file, "\"%s\"", *(const char *const *)value);
+        train_word_json(file, *(const char *const *)value);
 }
 
 void train_settings_help(const struct train_settings *settings, FILE *file)
@@ -376,7 +375,10 @@ void train_settings_json(const struct train_settings *settings, FILE *file)
         for (const char *p = options[i].name; *p != '\0'; p++)
             fputc(*p == '-' ? '_' : *p, file);
         fputs("\": ", file);
-        print_value(settings, &options[i], file);
+        if (settings->servers != NULL && train_check_servers_have(options[i].name))
+            fputs("null", file);
+        else
+            print_value(settings, &options[i], file);
         fputs(",\n", file);
     }
 }

@@ -113,7 +113,8 @@ bool train_settings_given(const struct train_settings *settings, const char *nam
 /* One line per option: name, range, value in force, help. */
 void train_settings_help(const struct train_settings *settings, FILE *file);
 
-/* "name": value, for every option, each followed by a comma. */
+/* "name": value, for every option, each followed by a comma. Null is what servers that run already
+ * have chosen for themselves. */
 void train_settings_json(const struct train_settings *settings, FILE *file);
 
 /* What the mode means for window, stride and queue. False, with the reason, for an unknown one. */

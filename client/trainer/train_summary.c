@@ -1,6 +1,8 @@
 /* See train_summary.h. */
 #include "client/trainer/train_summary.h"
 
+#include "client/trainer/train_words.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -35,17 +37,8 @@ static void write_count(FILE *file, const char *name, uint64_t value)
 static void write_text(FILE *file, const char *name, const char *text)
 {
     fprintf(file, "  \"%s\": ", name);
-    if (text == NULL) {
-        fputs("null,\n", file);
-        return;
-    }
-    fputc('"', file);
-    for (; *text != '\0'; text++)
-        if (*text == '"' || *text == '\\')
-            fprintf(file, "\\%c", *text);
-        else
-            fputc((unsigned char)*text < ' ' ? ' ' : *text, file);
-    fputs("\",\n", file);
+    train_word_json(file, text);
+    fputs(",\n", file);
 }
 
 /* Numbers of final parameters that nobody has are no zeros. */
@@ -120,10 +113,11 @@ void train_summary_begin(const struct train_settings *s, const char *address)
 
 void train_summary_print(const struct train_summary *s)
 {
-    char parameters[160] = "no final parameters";
+    char episodes[64] = "", parameters[160] = "no final parameters";
+    if (isfinite(s->final_mean_return)) /* --evaluate 0: there are none */
+        snprintf(episodes, sizeof(episodes), "fresh greedy episodes %.1f; ", s->final_mean_return);
     if (s->has_parameters)
-        snprintf(parameters, sizeof(parameters),
-                 "fresh greedy episodes %.1f; %llu versions; digest %016llx", s->final_mean_return,
+        snprintf(parameters, sizeof(parameters), "%s%llu versions; digest %016llx", episodes,
                  (unsigned long long)s->version, (unsigned long long)s->digest);
     printf("%s%s%s after %llu steps: last 100 returns %.1f, %s; %llu of %llu gradients admitted; "
            "%.2f s, %.2f CPU s, %.0f steps per CPU second\n",

@@ -26,3 +26,20 @@ size_t train_word_distance(const char *a, const char *b)
     }
     return row[n];
 }
+
+void train_word_json(FILE *file, const char *text)
+{
+    if (text == NULL) {
+        fputs("null", file);
+        return;
+    }
+    fputc('"', file);
+    for (; *text != '\0'; text++)
+        if (*text == '"' || *text == '\\')
+            fprintf(file, "\\%c", *text);
+        else if ((unsigned char)*text < ' ')
+            fprintf(file, "\\u%04x", (unsigned)(unsigned char)*text);
+        else
+            fputc(*text, file);
+    fputc('"', file);
+}

@@ -231,6 +231,7 @@ class ForeignServer(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, 6)
             told = read_json(path)
             self.assertIn("the servers have shut down in order", told["failed"])
+            self.assertEqual([told[name] for name in ("window", "stride", "shards", "lr")], [None] * 4)
             self.assertIn(server.address, told["failed"])
             self.assertIsNone(told["version"])
             self.assertIsNone(told["digest"])
@@ -287,6 +288,13 @@ class Words(unittest.TestCase):
         code, text = self.told("--local", "--max-steps", "1000", "--evaluate", "1", "--json", "/dev/full")
         self.assertEqual(code, 2)
         self.assertIn("/dev/full: No space left on device", text)
+
+    def test_without_greedy_episodes_nothing_is_said_of_them(self):
+        code, text = self.told("--local", "--max-steps", "1000", "--evaluate", "0")
+        self.assertEqual(code, 1)
+        self.assertIn(" versions; digest ", text)
+        self.assertNotIn("greedy", text)
+        self.assertNotIn("nan", text)
 
     def test_a_push_that_is_too_large_is_called_so_with_the_limit(self):
         code, text = self.told("--max-steps", "2000", "--evaluate", "1", "--until", "1e9", "--server-settings", "--magnitude_max 1")
