@@ -67,7 +67,9 @@ static gradweir_status add_secret(struct key_table *keys, const char *mine, cons
     if (mine[0] && strcmp(mine, name) != 0)
         return GRADWEIR_OK;
     if (keys->secret[0])
-        return fail(GRADWEIR_ERR_INVALID, "%s:%u: a second secret, of %s after %s: say which",
+        return fail(GRADWEIR_ERR_INVALID,
+                    "%s:%u: a second secret, of %s after %s: say whose is meant (gradweirctl: "
+                    "--identity NAME)",
                     place->path, place->line, name, keys->name);
     strcpy(keys->name, name);
     strcpy(keys->secret, key);
@@ -215,6 +217,15 @@ static gradweir_status check_mine(const char *mine)
     return GRADWEIR_OK;
 }
 
+/* Shards get keys of their own only when they are processes of their own, which is easily missed.
+ */
+static const char *whose(const char *mine)
+{
+    return strncmp(mine, "shard-", 6) == 0
+               ? "; every shard in a process of its own has one, under --supervise too"
+               : "";
+}
+
 static gradweir_status read_all(struct key_table *keys, const char *path, const char *mine)
 {
     struct stat there;
@@ -224,9 +235,12 @@ static gradweir_status read_all(struct key_table *keys, const char *path, const 
     const bool is_folder = S_ISDIR(there.st_mode);
     TRY(is_folder ? read_folder(keys, path, mine) : read_file(keys, path, mine));
     if (!keys->secret[0])
-        return fail(GRADWEIR_ERR_INVALID, "keys: %s has no secret key%s%s (%s%s%s)", path,
-                    mine[0] ? " of " : "", mine, is_folder ? "a file " : "a line \"secret ",
-                    mine[0] ? mine : "NAME", is_folder ? ".secret" : " KEY\"");
+        return fail(GRADWEIR_ERR_INVALID,
+                    "keys: %s has no secret key%s%s (%s%s%s): `gradweir-server keygen %s %s` makes "
+                    "one%s",
+                    path, mine[0] ? " of " : "", mine, is_folder ? "a file " : "a line \"secret ",
+                    mine[0] ? mine : "NAME", is_folder ? ".secret" : " KEY\"",
+                    is_folder ? path : "DIR", mine[0] ? mine : "NAME", whose(mine));
     return GRADWEIR_OK;
 }
 

@@ -163,10 +163,30 @@ static bool crashes_too_often(struct child *child, uint64_t now_ns)
     return child->crashes >= CRASHES_MAX && now_ns - oldest_ns < (uint64_t)CRASHES_S * CLOCK_SECOND;
 }
 
+/* By a signal of ours that it had no handler for yet: the coordinator hears the first one, shards
+ * the second. */
+static bool told_to_end(const struct supervisor *parent, const struct child *child, int number)
+{
+    const uint32_t needed = child->coordinator ? 1 : 2;
+    return (number == SIGTERM || number == SIGINT) && parent->signals >= needed;
+}
+
+static void say_killed(struct supervisor *parent, const struct child *child, int number)
+{
+    if (child->due_ns)
+        log_line(&parent->log, LOG_WARN, "supervise", "%s ended by signal %d (%s): again in %u ms",
+                 child->name, number, strsignal(number), child->wait_ms);
+    else
+        log_line(&parent->log, LOG_INFO, "supervise",
+                 "%s ended by signal %d (%s): the job ends, nothing is started again", child->name,
+                 number, strsignal(number));
+}
+
 static void killed(struct supervisor *parent, struct child *child, int number)
 {
     const uint64_t now_ns = clock_now_ns();
     const bool young = now_ns - child->born_ns < (uint64_t)YOUNG_MS * 1000000;
+    const bool told = told_to_end(parent, child, number);
     const bool crash =
         number != SIGKILL && number != SIGTERM && number != SIGINT && number != SIGHUP;
     const uint32_t most = crash ? WAIT_MAX_MS : WAIT_KILLED_MAX_MS;
@@ -174,14 +194,16 @@ static void killed(struct supervisor *parent, struct child *child, int number)
     child->wait_ms = young || crash ? (child->wait_ms ? 2 * child->wait_ms : WAIT_FIRST_MS) : 0;
     if (child->wait_ms > most)
         child->wait_ms = most;
-    log_line(&parent->log, LOG_WARN, "supervise", "%s ended by signal %d (%s): again in %u ms",
-             child->name, number, strsignal(number), child->wait_ms);
-    child->due_ns = now_ns + (uint64_t)child->wait_ms * 1000000;
+    if (told && child->coordinator)
+        end_all(parent, GRADWEIR_ERR_STOPPED, "it was told to end before it had begun");
     if (crash && crashes_too_often(child, now_ns)) {
         snprintf(why, sizeof why, "%s crashed %d times within %d s, the last time by signal %d",
                  child->name, CRASHES_MAX, CRASHES_S, number);
         end_all(parent, GRADWEIR_ERR_LOST, why);
     }
+    if (!parent->ending && !told)
+        child->due_ns = now_ns + (uint64_t)child->wait_ms * 1000000;
+    say_killed(parent, child, number);
 }
 
 static void ended(struct supervisor *parent, struct child *child, int status)
@@ -233,7 +255,7 @@ static void wait_a_while(struct supervisor *parent, uint64_t until_ns)
     if (number == SIGHUP) /* a terminal that closes may say so twice */
         send_signal(parent, number, parent->children_count > 1);
     if (number == SIGTERM || number == SIGINT)
-        send_signal(parent, number, parent->children_count > 1 && parent->signals++ == 0);
+        send_signal(parent, number, parent->signals++ == 0 && parent->children_count > 1);
     reap(parent);
 }
 

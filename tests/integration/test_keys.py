@@ -188,6 +188,12 @@ class AtStart(WithKeys):
         self.assertIn("worker-0.public:1: the key of worker-0 is malformed", self.refused("--keys", self.keys))
         self.assertIn("no secret key of nobody", self.refused("--keys", self.folder, "--identity", "nobody"))
         self.assertIn("No such file", self.refused("--keys", "/nowhere"))
+        os.remove(os.path.join(self.keys, "worker-0.public"))
+        os.remove(os.path.join(self.keys, "shard-0.secret"))
+        text = self.refused("--keys", self.keys, "--shards", "2", "--supervise", "on")
+        self.assertIn(f"no secret key of shard-0 (a file shard-0.secret): `gradweir-server keygen {self.keys} shard-0` makes "
+                      "one; every shard in a process of its own has one, under --supervise too", text)
+        self.assertNotIn("again in", text)
         self.assertIn("one or none", self.refused("--keys", self.keys, "--insecure", "on"))
 
     def test_beyond_loopback_a_server_without_keys_says_which_flag_it_wants(self):
@@ -206,6 +212,8 @@ class AtStart(WithKeys):
         os.mkdir(mine)
         for name in ("worker-0.secret", "server.public"):
             shutil.copy(os.path.join(self.keys, name), mine)
+        which = run("gradweirctl", "status", "--servers", server.address, "--keys", self.keys)
+        self.assertIn("--identity NAME", which.stderr)
         for command in ("status", "doctor"):
             for who in (["--keys", self.keys, "--identity", "worker-0"], ["--keys", mine]):
                 good = run("gradweirctl", command, "--servers", server.address, *who)

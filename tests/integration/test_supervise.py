@@ -67,6 +67,8 @@ class Supervise(unittest.TestCase):
         self.assertEqual(self.server.process.wait(15), 2)
         self.assertIn("shard 0 crashed 5 times within 60 s, the last time by signal 11", self.server.lines())
         self.assertEqual(len(self.arenas()), 2)
+        self.assertIn("shard 1 ended by signal 9 (Killed): the job ends, nothing is started again", self.server.lines())
+        self.assertRegex(self.server.lines(), r"shard 0 ended by signal 11 \([^)]*\): again in \d+ ms")
 
     def test_the_job_s_end_ends_all_and_leaves_no_memory(self):
         worker = self.train()
