@@ -27,6 +27,14 @@ static void name_file(struct shard_loop *loop)
              options->arena_dir, (unsigned long long)options->job, loop->host->index);
 }
 
+static gradweir_status taken(const struct shard_loop *loop)
+{
+    return fail(GRADWEIR_ERR_STATE,
+                "%s: another process has it: give each job its own --job, which this name is made "
+                "of",
+                loop->arena_path);
+}
+
 /* A process that has just died may still hold its lock for as long as its memory takes to go. */
 static gradweir_status lock_file(const struct shard_loop *loop)
 {
@@ -34,10 +42,7 @@ static gradweir_status lock_file(const struct shard_loop *loop)
         if (errno != EWOULDBLOCK)
             return fail(GRADWEIR_ERR_IO, "%s: %s", loop->arena_path, strerror(errno));
         if (tries == 200)
-            return fail(GRADWEIR_ERR_STATE,
-                        "%s: another process has it. Two runs at once on a machine need two names "
-                        "(--job)",
-                        loop->arena_path);
+            return taken(loop);
         usleep(10000);
     }
     return GRADWEIR_OK;
@@ -120,10 +125,14 @@ gradweir_status shard_memory_find(struct shard_loop *loop)
     loop->arena_fd = open(loop->arena_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (loop->arena_fd < 0 && errno == ENOENT)
         return GRADWEIR_OK;
+    if (loop->arena_fd < 0 && errno == EACCES)
+        return fail(GRADWEIR_ERR_REFUSED,
+                    "%s: it is another user's: give each job its own --job, or another --arena_dir",
+                    loop->arena_path);
     if (loop->arena_fd < 0)
         return fail(GRADWEIR_ERR_IO, "%s: %s", loop->arena_path, strerror(errno));
+    TRY(lock_file(loop)); /* first: what is in another living job's is none of our business */
     TRY(look_at_file(loop));
-    TRY(lock_file(loop));
     if (loop->arena_bytes)
         TRY(map_file(loop, &arena));
     if (!arena || !shard_arena_begun(arena, loop->arena_bytes)) {
@@ -144,6 +153,8 @@ static gradweir_status make_file(struct shard_loop *loop, void **arena)
                     loop->host->index, (double)loop->arena_bytes / mib, (double)available / mib);
     loop->arena_fd =
         open(loop->arena_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (loop->arena_fd < 0 && errno == EEXIST) /* it was not there when we started */
+        return taken(loop);
     if (loop->arena_fd < 0)
         return fail(GRADWEIR_ERR_IO, "%s: %s", loop->arena_path, strerror(errno));
     TRY(lock_file(loop));

@@ -111,6 +111,24 @@ class Refusals(unittest.TestCase):
             self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr, r"-shard-0: the arena was laid out for another optimizer.*remove the file")
 
+    def test_a_second_job_of_one_name_is_told_to_have_its_own(self):
+        with library.Server("--supervise", "on") as first, \
+             library.Server("--supervise", "on", "--arena_dir", first.folder.name) as second:
+            worker = library.Worker(first.address, "a").bind().offer()
+            with self.assertRaises(library.Failed):
+                library.Worker(second.address, "a", timeout_ms=1000).bind().offer()
+            self.assertEqual(second.process.wait(10), 2)
+            later = self.run_server("--optimizer", "adam", "--shards", "2", "--arena_dir", first.folder.name)
+            self.assertEqual(later.returncode, 2)
+            for told in (second.lines(), later.stderr):
+                self.assertIn("-shard-0: another process has it: give each job its own --job", told)
+                self.assertNotIn("emove", told)
+            worker.pull()
+            self.assertEqual(worker.push().verdict, 1, "the first job goes on")
+            worker.close()
+            with library.Server("--supervise", "on", "--arena_dir", first.folder.name, "--job", "other") as third:
+                library.Worker(third.address, "a").bind().offer().close()
+
 
 if __name__ == "__main__":
     unittest.main()
