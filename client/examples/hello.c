@@ -1,5 +1,6 @@
 /* The smallest whole worker: fits w to a target by pushing the gradient of (w - target)^2 / 2.
  *
+ *     cc hello.c $(pkg-config --cflags --libs gradweir) -o hello
  *     gradweir-server --shards 2 --optimizer sgd --learning_rate 0.1 &
  *     ./hello 127.0.0.1:7070 */
 #include <gradweir/gradweir.h>

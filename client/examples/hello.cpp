@@ -1,5 +1,6 @@
 /* The C++ twin of hello.c: fits w to a target by pushing the gradient of (w - target)^2 / 2.
  *
+ *     c++ -std=c++17 hello.cpp $(pkg-config --cflags --libs gradweir) -o hello
  *     gradweir-server --shards 2 --optimizer sgd --learning_rate 0.1 &
  *     ./hello 127.0.0.1:7070 */
 #include <gradweir/gradweir.h>

@@ -11,6 +11,7 @@ trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EX
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 cp "$source"/client/examples/hello.c "$source"/client/examples/hello.cpp "$work"
 cd "$work"
+prefix/bin/gradweir-train --help >/dev/null # finds the library that was installed with it
 flags="-Wall -Wextra -Wpedantic -Werror"
 pc=$(dirname "$(find prefix -name gradweir.pc)")
 export PKG_CONFIG_PATH=$PWD/$pc
