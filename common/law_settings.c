@@ -136,7 +136,8 @@ static void explain_window(const struct law_settings *s, uint32_t workers, struc
     if (s->staleness_max < 0)
         page_put(page,
                  "No gradient is too stale. With %" PRIu32
-                 " equal workers about %.3g versions pass between basis and use.\n",
+                 " equal workers, as many as may take part (workers_max), about %.3g versions pass "
+                 "between basis and use; with fewer, fewer.\n",
                  workers, workers == 0 ? 0.0 : (double)(workers - 1) / (double)s->stride);
     else
         page_put(page,

@@ -24,7 +24,8 @@ struct option {
 
 #define AT(member) offsetof(struct train_settings, member)
 static const struct option options[] = {
-    {"env", OPTION_WORD, AT(env), 0, 0, "environment to learn"},
+    {"env", OPTION_WORD, AT(env), 0, 0,
+     "CartPole-v1, Acrobot-v1, Pendulum-v1 or MountainCarContinuous-v0"},
     {"json", OPTION_WORD, AT(json), 0, 0, "file for the summary"},
     {"servers", OPTION_WORD, AT(servers), 0, 0, "address of a running server; none: start one"},
     {"identity", OPTION_WORD, AT(identity), 0, 0, "workers are IDENTITY-0, IDENTITY-1, ..."},
@@ -54,7 +55,8 @@ static const struct option options[] = {
     {"kill-worker", OPTION_PAIR, AT(kill_worker), 0, 1e6, "I SECONDS: kill -9 worker I then"},
     {"worker", OPTION_COUNT, AT(worker), 0, 256, NULL},
     {"channel", OPTION_COUNT, AT(channel), 0, 1024, NULL},
-    {"until", OPTION_NUMBER, AT(until), -1e9, 1e9, "mean of 100 returns that counts as solved"},
+    {"until", OPTION_NUMBER, AT(until), -1e9, 1e9,
+     "mean of 100 returns that is solved; Acrobot -90, Pendulum -200, MountainCar 90"},
     {"max-steps", OPTION_COUNT, AT(max_steps), 1, 1e12, "environment steps of all workers at most"},
     {"evaluate", OPTION_COUNT, AT(evaluate), 0, 100000, "fresh greedy episodes at the end"},
     {"pace", OPTION_COUNT, AT(pace_ms), 0, 60000, "milliseconds to sleep per rollout and gradient"},
@@ -146,11 +148,19 @@ static const void *member_of(const struct train_settings *settings, const struct
     return (const char *)settings + option->offset;
 }
 
+/* - and _ are one, as in the servers' settings. */
+static bool same_name(const char *a, const char *b)
+{
+    for (; *a != '\0' && (*a == '_' ? '-' : *a) == (*b == '_' ? '-' : *b); a++)
+        b++;
+    return *a == *b;
+}
+
 static const struct option *find_option(const char *name, struct train_reason *reason)
 {
     const struct option *nearest = &options[0];
     for (size_t i = 0; i < N_OPTIONS; i++) {
-        if (strcmp(options[i].name, name) == 0)
+        if (same_name(options[i].name, name))
             return &options[i];
         if (train_word_distance(name, options[i].name) < train_word_distance(name, nearest->name))
             nearest = &options[i];

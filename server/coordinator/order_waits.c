@@ -34,6 +34,12 @@ static void wait_line(struct waits *waits, const char *format, ...)
     waits->any = true;
 }
 
+/* As the roster of the page calls it. */
+static const char *who(const struct waits *waits, uint32_t worker)
+{
+    return waits->order->ledger.workers[worker].identity;
+}
+
 /* Seconds since then. */
 static double since(const struct waits *waits, int64_t then_ns)
 {
@@ -118,9 +124,9 @@ static void wait_landings(struct waits *waits)
         for (uint32_t shard = 0; shard < order->options.shards; shard++)
             if (missing >> shard & 1)
                 wait_line(waits,
-                          "gradient %" PRIu64 " of worker %u waits until it has landed on shard %u "
+                          "gradient %" PRIu64 " of %s waits until it has landed on shard %u "
                           "since %.1f s",
-                          slot->name.sequence, slot->name.worker, shard,
+                          slot->name.sequence, who(waits, slot->name.worker), shard,
                           since(waits, slot->since_ns));
     }
 }
@@ -142,13 +148,13 @@ static void wait_places(struct waits *waits)
         while (shard < order->options.shards && freed >> shard & 1)
             shard++;
         if (closing > 0 && places_used(order) < order->options.queue)
-            wait_line(
-                waits,
-                "worker %u waits for a place since %.1f s: %u of %u slots close, shard %u has "
-                "not freed them",
-                i, since(waits, order->workers[i].asked_ns), closing, order->slots_count, shard);
+            wait_line(waits,
+                      "%s waits for a place since %.1f s: %u of %u slots close, shard %u has "
+                      "not freed them",
+                      who(waits, i), since(waits, order->workers[i].asked_ns), closing,
+                      order->slots_count, shard);
         else
-            wait_line(waits, "worker %u waits for a place since %.1f s: %u of %u are taken", i,
+            wait_line(waits, "%s waits for a place since %.1f s: %u of %u are taken", who(waits, i),
                       since(waits, order->workers[i].asked_ns), places_used(order),
                       order->options.queue);
     }
@@ -164,9 +170,9 @@ static void wait_window(struct waits *waits)
     if (rounds_missing(order, missing)) {
         for (uint32_t i = 0; i < order->ledger.workers_count; i++)
             if (missing[i])
-                wait_line(
-                    waits, "the round of version %" PRIu64 " waits for worker %u since %.1f s",
-                    ledger_version(&order->ledger) + 1, i, since(waits, rounds_since(order, i)));
+                wait_line(waits, "the round of version %" PRIu64 " waits for %s since %.1f s",
+                          ledger_version(&order->ledger) + 1, who(waits, i),
+                          since(waits, rounds_since(order, i)));
         return;
     }
     const uint64_t fresh = order->ledger.law.fresh;

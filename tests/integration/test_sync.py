@@ -92,7 +92,7 @@ class Guards(Bounded):
                 worker.pull()
             ticket = workers[0].send()
             self.assertRaises(Failed, workers[0].wait, ticket, 700)
-            self.assertRegex(workers[0].status(), "the round of version 1 waits for worker 1 since 0.[5-9] s")
+            self.assertRegex(workers[0].status(), "the round of version 1 waits for worker-1 since 0.[5-9] s")
             begin = time.monotonic()
             self.assertEqual(VERDICTS[workers[0].wait(ticket).verdict], "ADMITTED")
             self.assertLess(time.monotonic() - begin, 3)

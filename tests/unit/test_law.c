@@ -324,6 +324,9 @@ Test(law, the_sentences_at_start_tell_what_settings_mean_together)
     struct law_settings s = law_classic();
     cr_expect(says(s, 4, "mean of one gradient is that gradient"));
     cr_expect_not(says(s, 4, "momentum in disguise"));
+    cr_expect(says(s, 64,
+                   "With 64 equal workers, as many as may take part (workers_max), about 63 "
+                   "versions pass between basis and use; with fewer, fewer."));
     s.window = 4;
     cr_expect(says(s, 4, "momentum in disguise"));
     cr_expect_not(says(s, 4, "cancels constant factors"));

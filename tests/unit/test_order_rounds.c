@@ -64,7 +64,7 @@ Test(order_rounds, who_stops_pushing_is_named_and_then_taken_out_and_told_so)
     bench_push(&b, 0, 2);
     bench_push(&b, 2, 1);
     bench_tick(&b, 41 * SECOND / 10);
-    cr_assert(status_says("the round of version 1 waits for worker 1 since 4.1 s"));
+    cr_assert(status_says("the round of version 1 waits for b since 4.1 s"));
     cr_assert_leq(order_next(b.order), b.now_ns + 60 * SECOND - 41 * SECOND / 10);
     bench_tick(&b, 55 * SECOND);
     cr_assert_eq(bench_records(&b, RECORD_LEAVE), 0);

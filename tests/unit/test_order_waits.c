@@ -45,7 +45,7 @@ Test(order_waits, a_worker_without_a_place_is_named_and_so_is_the_shard_that_fre
     cr_assert(bench_place(&b, 0, 2, &place));
     bench_ask(&b, 1, 1);
     bench_tick(&b, 3 * SECOND / 2);
-    cr_assert(says("worker 1 waits for a place since 1.5 s: 1 of 1 are taken"));
+    cr_assert(says("b waits for a place since 1.5 s: 1 of 1 are taken"));
     bench_end(&b);
     bench_init(&b);
     b.options.queue = b.options.window_max = 1;
@@ -59,7 +59,7 @@ Test(order_waits, a_worker_without_a_place_is_named_and_so_is_the_shard_that_fre
     bench_say(&b, 1,
               &(struct message){.kind = MESSAGE_FREED, .freed = {admit.slot, admit.generation}});
     bench_tick(&b, SECOND);
-    cr_assert(says("worker 0 waits for a place since 1.0 s: 2 of 2 slots close, shard 0 has not"));
+    cr_assert(says("a waits for a place since 1.0 s: 2 of 2 slots close, shard 0 has not"));
     bench_end(&b);
 }
 
@@ -71,8 +71,8 @@ Test(order_waits, a_landing_names_every_shard_that_lacks_the_gradient)
     const struct message_describe head = bench_head(&b, &place);
     bench_describe(&b, &head);
     bench_tick(&b, 41 * SECOND / 10);
-    cr_assert(says("gradient 1 of worker 1 waits until it has landed on shard 0 since 4.1 s"));
-    cr_assert(says("gradient 1 of worker 1 waits until it has landed on shard 1 since 4.1 s"));
+    cr_assert(says("gradient 1 of b waits until it has landed on shard 0 since 4.1 s"));
+    cr_assert(says("gradient 1 of b waits until it has landed on shard 1 since 4.1 s"));
     const struct message_landed body = bench_body(&head);
     bench_landed(&b, 0, &body);
     cr_assert(!says("landed on shard 0"));

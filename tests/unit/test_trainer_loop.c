@@ -30,6 +30,8 @@ Test(train_settings, an_unknown_option_is_named_with_the_nearest_one)
     struct train_reason reason;
     cr_expect_eq(parse(&s, &reason, 2, "--gama", "0.9"), GRADWEIR_ERR_INVALID);
     cr_expect_str_eq(reason.text, "--gama: unknown option; the nearest is --gamma");
+    cr_assert_eq(parse(&s, &reason, 4, "--max_steps", "7", "--adam-eps", "0.5"), GRADWEIR_OK);
+    cr_expect(s.max_steps == 7 && s.adam_eps == 0.5, "- and _ are one");
     cr_expect_eq(parse(&s, &reason, 2, "--env", "CartPole-v0"), GRADWEIR_ERR_INVALID);
     cr_expect_str_eq(reason.text,
                      "--env CartPole-v0: unknown environment; the nearest is CartPole-v1");
