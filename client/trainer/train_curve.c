@@ -55,7 +55,7 @@ static struct scale scale_of(const struct curve *curve, double until)
             scale.high = fmax(scale.high, p->mean_return);
         }
     }
-    scale.high += 0.05 * (scale.high - scale.low) + 1e-9;
+    scale.high += fmax(0.05 * (scale.high - scale.low), scale.high > scale.low ? 0 : 1);
     return scale;
 }
 
@@ -69,18 +69,31 @@ static double y_of(const struct scale *scale, double value)
     return TOP + (scale->high - value) / (scale->high - scale->low) * (HEIGHT - TOP - BOTTOM);
 }
 
+/* 1, 2 or 5 times a power of ten, so that at most six of them fit. */
+static double tick_step(double range)
+{
+    static const double factors[] = {1, 2, 5};
+    const double unit = pow(10, floor(log10(range / 6)));
+    for (size_t i = 0; i < 3; i++)
+        if (range <= 6 * factors[i] * unit)
+            return factors[i] * unit;
+    return 10 * unit;
+}
+
 static void draw_axes(FILE *file, const struct scale *scale)
 {
-    for (int i = 0; i <= 5; i++) {
-        const double value = scale->low + (scale->high - scale->low) * i / 5;
-        const double y = y_of(scale, value), seconds = scale->seconds * i / 5;
+    const double values = tick_step(scale->high - scale->low);
+    const double seconds = fmax(1, tick_step(scale->seconds));
+    for (long i = (long)ceil(scale->low / values); (double)i * values <= scale->high; i++) {
+        const double y = y_of(scale, (double)i * values);
         fprintf(file,
                 "<line x1='%d' y1='%.1f' x2='%d' y2='%.1f' stroke='#ddd'/>"
-                "<text x='%d' y='%.1f' text-anchor='end'>%.0f</text>\n",
-                LEFT, y, WIDTH - RIGHT, y, LEFT - 8, y + 4, value);
-        fprintf(file, "<text x='%.1f' y='%d' text-anchor='middle'>%.0f s</text>\n",
-                x_of(scale, seconds), HEIGHT - BOTTOM + 20, seconds);
+                "<text x='%d' y='%.1f' text-anchor='end'>%.9g</text>\n",
+                LEFT, y, WIDTH - RIGHT, y, LEFT - 8, y + 4, (double)i * values);
     }
+    for (long i = 0; (double)i * seconds <= scale->seconds; i++)
+        fprintf(file, "<text x='%.1f' y='%d' text-anchor='middle'>%.0f s</text>\n",
+                x_of(scale, (double)i * seconds), HEIGHT - BOTTOM + 20, (double)i * seconds);
 }
 
 static void draw_curve(FILE *file, const struct curve *curve, const struct scale *scale)

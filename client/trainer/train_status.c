@@ -45,19 +45,36 @@ static bool agree(const struct train_status *status, const struct learner_counts
            status->refused == counts->refused + offers - 1;
 }
 
+/* Both sides, so that the sums can be checked by eye. */
+static void say_workers(const struct train_status *status, const struct learner_counts *counts,
+                        bool agreed)
+{
+    if (agreed)
+        printf("workers heard %llu verdicts on gradients = %llu admitted + %llu refused, and made "
+               "%llu offers of first parameters = 1 admitted + %llu refused",
+               (unsigned long long)counts->pushes, (unsigned long long)counts->admitted,
+               (unsigned long long)counts->refused,
+               (unsigned long long)(status->pushes - counts->pushes),
+               (unsigned long long)(status->pushes - counts->pushes - 1));
+    else
+        printf("workers heard %llu verdicts on gradients, %llu of them ADMITTED",
+               (unsigned long long)counts->pushes, (unsigned long long)counts->admitted);
+}
+
 bool train_status_audit(const struct train_status *status, const struct learner_counts *counts,
                         uint64_t offers_max)
 {
     if (!status->known)
         return true;
-    const bool whole = status->pushes == status->admitted + status->refused &&
-                       (offers_max == 0 || agree(status, counts, offers_max));
+    const bool agreed = offers_max > 0 && agree(status, counts, offers_max);
+    const bool whole =
+        status->pushes == status->admitted + status->refused && (offers_max == 0 || agreed);
     printf("audit: %llu pushes at the servers, offers of first parameters among them, = %llu "
-           "admitted + %llu refused: %s; workers heard %llu verdicts on gradients, %llu of them "
-           "ADMITTED%s; queue at most %llu\n",
+           "admitted + %llu refused: %s; ",
            (unsigned long long)status->pushes, (unsigned long long)status->admitted,
-           (unsigned long long)status->refused, whole ? "whole" : "NOT WHOLE",
-           (unsigned long long)counts->pushes, (unsigned long long)counts->admitted,
+           (unsigned long long)status->refused, whole ? "whole" : "NOT WHOLE");
+    say_workers(status, counts, agreed);
+    printf("%s; queue at most %llu\n",
            offers_max == 0 ? " (those of a lost or foreign worker are not in it)" : "",
            (unsigned long long)status->queue_peak);
     return whole || offers_max == 0;

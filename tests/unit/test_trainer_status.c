@@ -1,6 +1,8 @@
 #include "client/trainer/train_status.h"
 
 #include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <stdio.h>
 
 /* Four workers: each offered first parameters, one offer won, one gradient was refused. */
 static const struct train_status servers = {
@@ -10,6 +12,16 @@ static const struct learner_counts workers = {.pushes = 100, .admitted = 99, .re
 Test(train_status, an_audit_of_two_sides_that_agree_is_whole)
 {
     cr_expect(train_status_audit(&servers, &workers, 4));
+}
+
+Test(train_status, the_sums_of_an_audit_add_up_for_who_reads_them, .init = cr_redirect_stdout)
+{
+    cr_expect(train_status_audit(&servers, &workers, 4));
+    fflush(stdout);
+    cr_expect_stdout_eq_str(
+        "audit: 104 pushes at the servers, offers of first parameters among them, = 100 admitted + "
+        "4 refused: whole; workers heard 100 verdicts on gradients = 99 admitted + 1 refused, and "
+        "made 4 offers of first parameters = 1 admitted + 3 refused; queue at most 0\n");
 }
 
 Test(train_status, a_verdict_that_no_worker_heard_fails_the_audit)
