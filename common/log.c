@@ -63,9 +63,11 @@ static void format_line(const struct log *log, enum log_level level, const char 
     char line[LOG_LINE_MAX];
     const size_t room = sizeof line - 48; /* for the skipped count and the newline */
     const uint64_t since_ns = clock_now_ns() - log->start_ns;
-    size_t used = bounded(snprintf(line, room, "%11.6f %-5s %s: ", (double)since_ns / CLOCK_SECOND,
-                                   log_level_name(level), module),
-                          room);
+    size_t used =
+        bounded(snprintf(line, room, "%11.6f %-5s %s%s%s: ", (double)since_ns / CLOCK_SECOND,
+                         log_level_name(level), log->process ? log->process : "",
+                         log->process ? "/" : "", module),
+                room);
     used += bounded(vsnprintf(line + used, room - used, format, arguments), room - used);
     if (skipped)
         used += bounded(snprintf(line + used, sizeof line - 1 - used, " (%llu like it skipped)",

@@ -2,10 +2,12 @@
  *
  * A logger is an explicit object that its owner passes down; there is no process-wide one. A line
  * reads "  12.345678 warn  shard: 3 bodies are late\n" that is: monotonic seconds since the logger
- * was made, level, module, text. It leaves by one write(2) to a file descriptor, or by one call of
- * a sink (the client library hands lines to its user that way). A logger does not change after
- * log_init, so any number of threads may use one; lines never mix. A NULL logger is allowed and
- * silent. Cores do not log: what is worth saying there is an action or a counter. */
+ * was made, level, module, text; where several processes write into one file, "shard 1/transport"
+ * says whose line it is, and since whose start the seconds count. It leaves by one write(2) to a
+ * file descriptor, or by one call of a sink (the client library hands lines to its user that way).
+ * A logger does not change after log_init, so any number of threads may use one; lines never mix. A
+ * NULL logger is allowed and silent. Cores do not log: what is worth saying there is an action or a
+ * counter. */
 #ifndef GRADWEIR_COMMON_LOG_H
 #define GRADWEIR_COMMON_LOG_H
 
@@ -26,6 +28,8 @@ struct log {
     log_sink sink;
     void *context;
     uint64_t start_ns;
+    const char *process; /* NULL, or what stands before the module: "shard 1". Borrowed; set once,
+                            before anybody logs */
 };
 
 /* Lives in the owner of a repeating line, zeroed at first. One thread at a time. */

@@ -16,6 +16,7 @@
 struct host {
     struct host_options options;
     struct log log;
+    char process[32]; /* how log lines call this one; "" when it is all of the job */
     struct control_context *context;
     char coordinator[160]; /* where this process's shards find it */
     struct host_shard *shards;
@@ -172,12 +173,25 @@ static gradweir_status run(struct host *host)
     return run_coordinator(host);
 }
 
+/* Where coordinator and shards are processes of their own, their lines often meet in one file. */
+static void name_process(struct host *host)
+{
+    if (host->options.only_shard >= 0)
+        snprintf(host->process, sizeof host->process, "shard %lld",
+                 (long long)host->options.only_shard);
+    else if (settings_bool(host->options.settings, "shards_elsewhere"))
+        snprintf(host->process, sizeof host->process, "coordinator");
+    host->log.process = host->process[0] ? host->process : NULL;
+}
+
 gradweir_status host_run(const struct settings *settings, bool *unrecorded)
 {
     struct host host = {.context = NULL};
     log_init(&host.log, level_of(settings), STDERR_FILENO);
     gradweir_status status = host_options_read(settings, &host.options);
     host.options.control.log = &host.log;
+    if (status == GRADWEIR_OK)
+        name_process(&host);
     if (status == GRADWEIR_OK)
         status = catch_signals();
     if (status == GRADWEIR_OK)

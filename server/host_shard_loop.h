@@ -7,7 +7,7 @@
 #include "server/host_shard.h"
 #include "server/recording.h"
 
-enum { SHARD_EVENTS_MAX = 64 };
+enum { SHARD_EVENTS_MAX = 64, SHARD_WAYS_MAX = 4 };
 
 /* A body that is on its way into the arena. */
 struct shard_take {
@@ -31,6 +31,12 @@ struct shard_job {
 struct shard_peer {
     uint64_t peer; /* 0: free */
     bool told;
+};
+
+/* A way by which peers' floats travel, as the transport describes it, and how many came by it. */
+struct shard_way {
+    char text[TRANSPORT_TEXT_SIZE];
+    uint64_t peers;
 };
 
 struct shard_loop {
@@ -66,6 +72,7 @@ struct shard_loop {
     struct shard_peer *peers;
     uint32_t peers_max;
     bool posix, tcp, other; /* what any peer uses now or used */
+    struct shard_way ways[SHARD_WAYS_MAX];
     struct shard_job *jobs; /* ring: given ones first, then waiting ones */
     uint32_t jobs_first, jobs_given, jobs_count, jobs_max;
     double *scan_sums;
@@ -88,7 +95,8 @@ void shard_loop_record_body(struct shard_loop *loop, uint64_t index, uint64_t of
                             uint64_t length);
 void shard_loop_record_end(struct shard_loop *loop);
 
-/* Looks what each new connection uses, logs it, and puts the sum of it into a PULSE. */
+/* Looks what each new connection uses, logs every way once and then with 10, 100, ... peers, and
+ * puts the sum of it into a PULSE. */
 void shard_loop_describe(struct shard_loop *loop, struct message_pulse *pulse);
 void shard_loop_peer(struct shard_loop *loop, uint64_t peer, bool there);
 

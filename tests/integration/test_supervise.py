@@ -56,6 +56,8 @@ class Supervise(unittest.TestCase):
         line = until(lambda: re.search(r"shard 1 goes on in \S*-shard-1: log index (\d+), version (\d+)",
                                        self.server.lines()))
         self.assertGreaterEqual(int(line.group(2)), 2)
+        for part in (" info  coordinator/control: listening on ", " info  shard 1/memory: shard 1 goes on "):
+            self.assertIn(part, self.server.lines())
 
     def test_five_crashes_end_it_with_a_reason_and_the_memory_stays(self):
         self.train()

@@ -28,6 +28,9 @@ Test(log, a_line_carries_level_module_and_text)
     cr_assert_eq(heard.lines, 1);
     cr_assert_eq(heard.level, LOG_WARN);
     cr_assert_not_null(strstr(heard.last, " warn  shard: 3 bodies are late"));
+    log.process = "shard 1";
+    log_line(&log, LOG_WARN, "transport", "late");
+    cr_assert_not_null(strstr(heard.last, " warn  shard 1/transport: late"));
 }
 
 Test(log, lines_above_the_level_and_a_null_logger_are_silent)
