@@ -73,6 +73,8 @@ static gradweir_status open_all(struct gradweir_client *client, const gradweir_o
                          "options.transport"));
     TRY(client_copy_text(client->devices, sizeof client->devices, options->devices,
                          "options.devices"));
+    TRY(client_copy_text(client->group_text, sizeof client->group_text, options->group,
+                         "options.group"));
     TRY(take_tables(client));
     return connect_control(client);
 }
@@ -123,6 +125,7 @@ void gradweir_close(gradweir_client *client)
     control_context_free(client->context);
     content_assembler_free(client->assembler);
     client_body_free(client);
+    client_parts_free(client);
     model_free(client->model);
     free(client->tensors);
     free(client->takes);
@@ -197,6 +200,7 @@ static gradweir_status start_session(struct gradweir_client *client)
                                       .retry_ns = (int64_t)(5 * CLOCK_MS)};
     memcpy(options.identity, client->identity, sizeof options.identity);
     TRY(random_entropy(options.nonce, sizeof options.nonce));
+    TRY(client_parts_bind(client, &options));
     TRY(open_transport(client));
     TRY(client_body_take(client));
     session_init(&client->session, &options);

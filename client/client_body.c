@@ -91,10 +91,18 @@ static uint8_t *place(const struct gradweir_client *client, uint8_t *body, size_
     return body + client->model->elements * sizeof(float) + tensor->offset * sizeof(struct moments);
 }
 
+/* Of a group: a parameter that other ranks push alone. */
+static bool is_others(const struct gradweir_client *client, size_t i)
+{
+    return client->parts && client->model->tensors[i].kind == MODEL_PARAMETER &&
+           !client_part(client, i);
+}
+
 gradweir_status client_body_has_gradients(const struct gradweir_client *client)
 {
     for (size_t i = 0; i < client->tensors_count; i++)
-        if (!client->tensors[i].gradient && !client->groups[client->tensors[i].group].frozen)
+        if (!client->tensors[i].gradient && !is_others(client, i) &&
+            !client->groups[client->tensors[i].group].frozen)
             return fail(GRADWEIR_ERR_INVALID, "tensor %s has no gradient memory to push from",
                         client->model->tensors[i].name);
     return GRADWEIR_OK;
@@ -105,7 +113,13 @@ void client_body_gradient(struct gradweir_client *client, uint32_t buffer)
     for (size_t i = 0; i < client->tensors_count; i++) {
         size_t bytes;
         uint8_t *to = place(client, client->buffers[buffer], i, &bytes);
-        if (client->tensors[i].gradient)
+        const struct part *part = client_part(client, i);
+        if (part && client->tensors[i].gradient)
+            client_part_spread(part, &client->model->tensors[i], client->tensors[i].gradient,
+                               (float *)(void *)to);
+        else if (is_others(client, i))
+            continue;
+        else if (client->tensors[i].gradient)
             memcpy(to, client->tensors[i].gradient, bytes);
         else
             memset(to, 0, bytes);
@@ -138,6 +152,10 @@ void client_body_load(struct gradweir_client *client)
 void client_body_measure(struct gradweir_client *client, uint32_t buffer, double *norm,
                          uint64_t *digest)
 {
+    if (client->parts) {
+        client_part_measure(client, buffer, norm, digest);
+        return;
+    }
     const struct model *model = client->model;
     const float *floats = (const void *)client->buffers[buffer];
     double sum = 0;
@@ -164,7 +182,7 @@ static void gather(struct gradweir_client *client, size_t i, uint64_t samples)
     size_t bytes;
     uint8_t *to = place(client, client->gathered, i, &bytes);
     const struct model_tensor *tensor = &client->model->tensors[i];
-    if (!client->tensors[i].gradient)
+    if (!client->tensors[i].gradient || is_others(client, i))
         return;
     if (tensor->kind == MODEL_MOMENTS) {
         const struct moments *from = client->tensors[i].gradient;
@@ -174,6 +192,11 @@ static void gather(struct gradweir_client *client, size_t i, uint64_t samples)
     }
     const float *from = client->tensors[i].gradient;
     float *sum = (float *)(void *)to;
+    const struct part *part = client_part(client, i);
+    if (part) {
+        client_part_add(part, tensor, from, (float)samples, sum);
+        return;
+    }
     for (uint64_t k = 0; k < tensor->elements; k++)
         sum[k] += (float)samples * from[k];
 }

@@ -6,6 +6,7 @@
  *   client_connect.c ways to the shards
  *   client_loop.c    events to the session, its actions to the world
  *   client_body.c    bound tensors to a body and back; accumulate
+ *   client_parts.c   groups: which share of a gradient this rank holds
  *   client_wait.c    push, pull, wait
  *   client_events.c  what happened; reports
  *   client_ask.c     status, tune, texts */
@@ -17,6 +18,7 @@
 #include "common/keys.h"
 #include "common/log.h"
 #include "common/model.h"
+#include "common/parts.h"
 #include "common/transport.h"
 
 #include <gradweir/gradweir.h>
@@ -50,7 +52,7 @@ struct take {
 
 struct gradweir_client {
     gradweir_options options;
-    char address[256], identity[IDENTITY_MAX], lanes[16], devices[128];
+    char address[256], identity[IDENTITY_MAX], lanes[16], devices[128], group_text[256];
     gradweir_log_sink sink;
     void *sink_context;
     struct log log;
@@ -82,6 +84,12 @@ struct gradweir_client {
     struct model *model;
     gradweir_group groups[MODEL_GROUPS_MAX];
     uint32_t groups_count;
+    struct parts *parts; /* bind's, of a rank; NULL: the worker is whole */
+    struct parts_wanted {
+        size_t tensor;
+        struct part part;
+    } * wanted; /* what gradweir_part said */
+    size_t wanted_count;
     gradweir_tensor *tensors;
     size_t tensors_count;
     const struct arithmetic *arithmetic;
@@ -162,6 +170,22 @@ void client_body_load(struct gradweir_client *client); /* the receive buffer int
 void client_body_measure(struct gradweir_client *client, uint32_t buffer, double *norm,
                          uint64_t *digest);
 void client_body_gathered(struct gradweir_client *client, uint32_t buffer, uint64_t *samples);
+
+/* client_parts.c. bind's part of it: parts, nonce, instance; nothing to do without ranks. */
+gradweir_status client_parts_bind(struct gradweir_client *client, struct session_options *options);
+void client_parts_free(struct gradweir_client *client);
+void client_send_parts(struct gradweir_client *client);
+/* This rank's part of tensor i; NULL: none of it. */
+const struct part *client_part(const struct gradweir_client *client, size_t i);
+/* A part's gradient, packed, to its places in a tensor. */
+void client_part_spread(const struct part *part, const struct model_tensor *tensor,
+                        const float *from, float *to);
+/* Adds scale x a part's gradient to its places. */
+void client_part_add(const struct part *part, const struct model_tensor *tensor, const float *from,
+                     float scale, float *to);
+/* Norm and digest of the share, piece by piece. */
+void client_part_measure(struct gradweir_client *client, uint32_t buffer, double *norm,
+                         uint64_t *digest);
 
 /* client_events.c. An event, and the same as a line of the log. */
 void client_tell(struct gradweir_client *client, uint32_t kind, gradweir_status status,

@@ -180,6 +180,8 @@ static void message_came(struct gradweir_client *client, const struct message *m
     case MESSAGE_WANT:
         if (message->want.content == CONTENT_LAYOUT)
             client_send_layout(client);
+        if (message->want.content == CONTENT_PARTS)
+            client_send_parts(client);
         return;
     case MESSAGE_PAGE: content_add(client->assembler, &message->page); return;
     case MESSAGE_TUNED:

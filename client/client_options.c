@@ -15,7 +15,9 @@ static const gradweir_options defaults = {.address = "127.0.0.1:7070",
                                           .outstanding = 1,
                                           .transport = "auto",
                                           .devices = "",
-                                          .keys = ""};
+                                          .keys = "",
+                                          .group = "",
+                                          .ranks = 1};
 
 void gradweir_options_default_sized(gradweir_options *options, size_t size)
 {
@@ -83,6 +85,17 @@ gradweir_status client_options(const gradweir_options *given, gradweir_options *
     TRY(check_transport(options->transport));
     if (options->progress > GRADWEIR_PROGRESS_THREAD)
         return fail(GRADWEIR_ERR_INVALID, "options.progress is neither caller nor thread");
+    if (options->ranks > RANKS_MAX || options->rank >= (options->ranks ? options->ranks : 1))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "options.rank is %u of %u ranks: 1 to %d ranks, counted "
+                    "from 0",
+                    options->rank, options->ranks, RANKS_MAX);
+    if (options->ranks > 1 && (options->role != GRADWEIR_WORKER || !options->group ||
+                               !options->group[0] || !options->identity || !options->identity[0]))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "options.ranks is %u: ranks are of one worker, with a "
+                    "group text and an identity that all of them share",
+                    options->ranks);
     if (options->keys && options->keys[0] && (options->secret_key || options->insecure))
         return fail(GRADWEIR_ERR_INVALID, "options.keys is given, and %s too: it is one of them",
                     options->secret_key ? "secret_key" : "insecure");

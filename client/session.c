@@ -43,11 +43,18 @@ void session_join(struct session *session)
 {
     if (session->failed || session->resting)
         return;
+    const struct parts *parts = session->options.parts;
     session->join_ns = session->now_ns + session->options.resend_ns;
+    if (parts)
+        session_tell(session, MESSAGE_RANK)->rank =
+            (struct message_rank){.rank = parts->rank,
+                                  .ranks = parts->ranks,
+                                  .incarnation = session->incarnation,
+                                  .instance = session->options.instance};
     struct message *message = session_tell(session, MESSAGE_JOIN);
     message->join = (struct message_join){.protocol_oldest = PROTOCOL_OLDEST,
                                           .protocol_newest = PROTOCOL_VERSION,
-                                          .role = session->options.role,
+                                          .role = parts ? ROLE_RANK : session->options.role,
                                           .layout_hash = session->options.layout_hash,
                                           .outstanding_max = session->options.outstanding};
     memcpy(message->join.identity, session->options.identity, IDENTITY_MAX);
@@ -117,6 +124,13 @@ static void came_in(struct session *session, const struct message *message)
     if (!session->unanswered && message->epoch == session->epoch &&
         joined->worker == session->worker && joined->incarnation < session->incarnation) {
         session->strange++; /* late: a newer one has come over this connection */
+        return;
+    }
+    if (session->options.parts && session->incarnation != joined->incarnation &&
+        (session->incarnation != 0 || joined->last_sequence > 0)) {
+        fail_for_good(session, GRADWEIR_ERR_LOST,
+                      "this group has been taken out: its ranks no longer agree on what was under "
+                      "way; start all of them anew");
         return;
     }
     session->join_ns = INT64_MAX;

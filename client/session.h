@@ -4,6 +4,7 @@
  *   session.c          joining, the step function
  *   session_members.c  members: connecting, HELLO, what breaks and what moves
  *   session_push.c     places, descriptions, chunks, receipts
+ *   session_part.c     the pieces of a rank's share, instead of chunks
  *   session_pull.c     one version of all members
  *
  * A coordinator that goes and comes (the control connection breaks, or not; the epoch is higher) is
@@ -19,11 +20,13 @@
 #include "common/heads.h"
 #include "common/ledger.h"
 #include "common/message.h"
+#include "common/parts.h"
 
 #include <stdbool.h>
 
 enum {
-    SESSION_CHUNKS_AHEAD = 4, /* in flight to one member */
+    SESSION_CHUNKS_AHEAD = 4,  /* in flight to one member */
+    SESSION_PIECES_AHEAD = 24, /* of a share, which may be small: below a peer's offers_max */
     SESSION_RETRIES_MAX =
         64, /* the pause between tries to connect doubles up to so many retry_ns */
     SESSION_PAUSES_MAX =
@@ -39,8 +42,11 @@ struct session_options {
     uint32_t outstanding;
     uint64_t layout_hash; /* 0: a reader that takes what is there */
     uint64_t elements, moments;
-    int64_t resend_ns; /* without a receipt for so long, a push is sent again; e.g. 2 s */
-    int64_t retry_ns;  /* first pause before a refused or broken thing is tried again; e.g. 5 ms */
+    const struct parts *parts; /* of one rank of a group, borrowed; NULL: the worker is whole */
+    const struct model *model; /* with parts: what they are of, borrowed */
+    uint64_t instance;         /* with parts: of this process, by chance */
+    int64_t resend_ns;         /* without a receipt for so long, a push is sent again; e.g. 2 s */
+    int64_t retry_ns; /* first pause before a refused or broken thing is tried again; e.g. 5 ms */
 };
 
 enum session_event_kind {
@@ -135,7 +141,9 @@ struct session_push {
     uint32_t tries;              /* how often it was sent */
     gradweir_status status;      /* ENDING */
     struct message_receipt receipt;
-    uint64_t next[MEMBERS_MAX]; /* chunk to send next, per member; UINT64_MAX: all sent */
+    uint64_t next[MEMBERS_MAX]; /* chunk to send next, per member; UINT64_MAX: all sent. Of a share:
+                                   byte of the member's range behind the last piece */
+    uint64_t before[MEMBERS_MAX]; /* of a share: bytes that went before, counted from `next` 0 on */
     uint32_t in_flight[MEMBERS_MAX];
 };
 
@@ -197,6 +205,9 @@ void session_member_lost(struct session *session, uint32_t member);
 void session_member_moved(struct session *session, const struct message_moved *moved);
 void session_members_tick(struct session *session);
 int64_t session_members_next(const struct session *session);
+/* The next piece of this rank's share for the member goes, or the word that there is none. */
+uint32_t session_part_ahead(const struct session *session); /* pieces to one member */
+void session_part_send(struct session *session, struct session_push *push, uint32_t member);
 void session_push_start(struct session *session, const struct session_push_request *what);
 void session_push_rejoined(struct session *session, bool same_incarnation, bool same_epoch);
 void session_push_peer(struct session *session,

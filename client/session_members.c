@@ -14,6 +14,10 @@ void session_member_hello(struct session *session, uint32_t index)
                               .job = session->job,
                               .incarnation = session->incarnation};
     memcpy(head.pass, session->pass, sizeof head.pass);
+    if (session->options.parts) {
+        head.rank = (uint8_t)session->options.parts->rank;
+        head.ranks = (uint8_t)session->options.parts->ranks;
+    }
     struct session_action *action = session_act(session, SESSION_HEAD);
     action->member = index;
     memcpy(&action->head, &head, sizeof head);

@@ -94,8 +94,13 @@ static void send_more(struct session *session, uint32_t index)
 {
     struct session_member *member = &session->members[index];
     struct session_push *push = next_push(session, 0);
-    while (push && member->state == MEMBER_OPEN && member->in_flight < SESSION_CHUNKS_AHEAD) {
-        if (push->state == PUSH_SENDING && push->next[index] != UINT64_MAX)
+    const uint32_t ahead =
+        session->options.parts ? session_part_ahead(session) : SESSION_CHUNKS_AHEAD;
+    while (push && member->state == MEMBER_OPEN && member->in_flight < ahead) {
+        if (push->state == PUSH_SENDING && push->next[index] != UINT64_MAX &&
+            session->options.parts)
+            session_part_send(session, push, index);
+        else if (push->state == PUSH_SENDING && push->next[index] != UINT64_MAX)
             send_chunk(session, push, index);
         else
             push = next_push(session, push->sequence);
@@ -222,8 +227,10 @@ static void end_push(struct session *session, struct session_push *push,
     if (receipt->verdict == VERDICT_QUEUE_FULL &&
         (push->generation != 0 || !has_no_place(session, push)))
         return; /* whose name had a place, that keeps its number and asks until it has another */
-    if (receipt->verdict == VERDICT_ADMITTED && push->what.purpose == PURPOSE_FIRST)
+    if (receipt->verdict == VERDICT_ADMITTED && push->what.purpose == PURPOSE_FIRST) {
         session->first = true;
+        session->unanswered = false; /* a JOINED that says otherwise may be from before */
+    }
     if (receipt->verdict == VERDICT_CANCELLED && push->what.purpose == PURPOSE_FIRST)
         session_join(session); /* was somebody else first? JOINED tells */
     finish(session, push, receipt, GRADWEIR_OK);

@@ -6,6 +6,7 @@
  *         <-- WELCOME session | DENY status
  *     CHUNK   slot, generation, …  + body -->         straight into the slot
  *     PULL    ticket, version             -->
+ *     PART    as CHUNK, of a rank's share -->         straight into the slot, rising offsets
  *         <-- PARAMETERS ticket, version + body (one or more), or GONE ticket, newest
  *
  * A session binds job, protocol level, timeline, worker, incarnation and pass once, so the others
@@ -23,7 +24,8 @@ enum head_kind {
     HEAD_CHUNK = 4,
     HEAD_PULL = 5,
     HEAD_PARAMETERS = 6,
-    HEAD_GONE = 7
+    HEAD_GONE = 7,
+    HEAD_PART = 8
 };
 
 enum { HEAD_BYTES = 64 };
@@ -49,7 +51,8 @@ struct head_hello {
     uint64_t job;
     uint64_t incarnation;
     uint8_t pass[16];
-    uint8_t zero[16];
+    uint8_t rank, ranks; /* of a group; ranks 0: none */
+    uint8_t zero[14];
 };
 
 struct head_welcome { /* and DENY */
@@ -63,7 +66,9 @@ struct head_welcome { /* and DENY */
     uint8_t zero[40];
 };
 
-struct head_chunk {
+enum { PART_LAST = 1 }; /* flags of PART: this rank has nothing more for this shard */
+
+struct head_chunk { /* and PART, a piece of a rank's share */
     uint8_t kind;
     uint8_t dtype;
     uint16_t flags;
@@ -72,8 +77,8 @@ struct head_chunk {
     uint32_t slot;
     uint64_t generation;
     uint64_t sequence;
-    uint64_t basis;
-    uint64_t digest; /* of the whole gradient, all shards */
+    uint64_t basis;  /* PART: bytes of this rank's share that went to this shard before */
+    uint64_t digest; /* of the whole gradient, all shards; PART: of the rank's share */
     uint64_t offset; /* bytes within this shard's range */
     uint32_t length; /* bytes of the body */
     uint32_t crc;    /* CRC32C of the body */

@@ -20,6 +20,7 @@ enum {
     IDENTITY_MAX = 64,    /* a worker's name for people, e.g. "worker-3" */
     NONCE_BYTES = 16,
     TEXT_MAX = 512,
+    RANKS_MAX = 16,         /* of one group */
     RING_MAX = 256,         /* newest records that a member keeps */
     PAGE_BYTES_MAX = 32768, /* of a long content that travels as numbered pages */
     CONTENT_BYTES_MAX = 64 << 20
@@ -41,6 +42,7 @@ enum {
     X(STOP, 12)     /* coordinator: the job ends in order */                                       \
     X(TUNE_ASK, 13) /* anyone allowed: change a live setting */                                    \
     X(TUNED, 14)    /* coordinator: done, or why not */                                            \
+    X(RANK, 15)     /* worker: my next JOIN is that of one rank of a group */                      \
     X(ENLIST, 20)   /* shard: here I am */                                                         \
     X(MEMBER, 21)   /* coordinator: you are member K of N; a MODEL page stream follows */          \
     X(READY, 22)    /* shard: memory is there for this layout */                                   \
@@ -65,9 +67,16 @@ enum message_kind {
 #undef MESSAGE_ENTRY
 };
 
-enum content { CONTENT_LAYOUT = 1, CONTENT_STATUS = 2, CONTENT_SETTINGS = 3, CONTENT_SEALED = 4 };
+enum content {
+    CONTENT_LAYOUT = 1,
+    CONTENT_STATUS = 2,
+    CONTENT_SETTINGS = 3,
+    CONTENT_SEALED = 4,
+    CONTENT_PARTS = 5
+};
 
-enum role { ROLE_WORKER = 1, ROLE_READER = 2 };
+/* RANK, in JOIN only: one rank of a group, which is a worker. */
+enum role { ROLE_WORKER = 1, ROLE_READER = 2, ROLE_RANK = 3 };
 
 struct member {
     char address[ADDRESS_MAX]; /* data plane, "ip:port" */
@@ -83,6 +92,16 @@ struct message_join {
     uint32_t role;
     uint64_t layout_hash; /* 0: tell me yours */
     uint32_t outstanding_max;
+};
+
+/* Said before JOIN over the same connection. The ranks of a group JOIN with one identity and one
+ * nonce, and are one worker once all are there and their parts (CONTENT_PARTS, asked for by WANT)
+ * tile the model. */
+struct message_rank {
+    uint32_t rank, ranks;
+    uint64_t incarnation; /* of which it was told; 0: of none yet */
+    uint64_t
+        instance; /* of this process, by chance: another one knows nothing of what is under way */
 };
 
 struct message_joined {
@@ -305,6 +324,7 @@ struct message {
     uint32_t timeline;
     union {
         struct message_join join;
+        struct message_rank rank;
         struct message_joined joined;
         struct message_denied denied;
         struct message_want want;

@@ -59,9 +59,11 @@ static const struct field join[] = {U32(join.protocol_oldest, ANY),
                                     U64(join.job),
                                     TEXT(join.identity),
                                     FIXED(join.nonce),
-                                    ENUM(join.role, ROLE_WORKER, ROLE_READER),
+                                    ENUM(join.role, ROLE_WORKER, ROLE_RANK),
                                     U64(join.layout_hash),
                                     U32(join.outstanding_max, ANY)};
+static const struct field rank[] = {U32(rank.rank, RANKS_MAX - 1), ENUM(rank.ranks, 2, RANKS_MAX),
+                                    U64(rank.incarnation), U64(rank.instance)};
 static const struct field joined[] = {U64(joined.job),
                                       U32(joined.worker, WORKERS_MAX - 1),
                                       U64(joined.incarnation),
@@ -74,9 +76,9 @@ static const struct field joined[] = {U64(joined.job),
                                       U64(joined.chunk_bytes),
                                       BLOB(joined.members, joined.members_count, MEMBERS_MAX)};
 static const struct field denied[] = {I32(denied.status), TEXT(denied.text)};
-static const struct field want[] = {ENUM(want.content, CONTENT_LAYOUT, CONTENT_SETTINGS)};
+static const struct field want[] = {ENUM(want.content, CONTENT_LAYOUT, CONTENT_PARTS)};
 static const struct field page[] = {
-    ENUM(page.content, CONTENT_LAYOUT, CONTENT_SEALED),
+    ENUM(page.content, CONTENT_LAYOUT, CONTENT_PARTS),
     U32(page.page, ANY),
     U32(page.pages, ANY),
     U64(page.total),
@@ -160,6 +162,7 @@ static const struct field moved[] = {U32(moved.shard, MEMBERS_MAX - 1), TEXT(mov
 
 static const struct field_table messages[] = {
     [MESSAGE_JOIN] = TABLE(join),
+    [MESSAGE_RANK] = TABLE(rank),
     [MESSAGE_JOINED] = TABLE(joined),
     [MESSAGE_DENIED] = TABLE(denied),
     [MESSAGE_WANT] = TABLE(want),

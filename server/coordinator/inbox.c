@@ -66,16 +66,20 @@ static void worker_message(struct order *order, struct peer *peer, struct messag
         message->ask.name.worker = peer->index;
     }
     if (!name || name->worker != peer->index || name->incarnation != worker->incarnation ||
-        worker->state != WORKER_LIVE) {
+        worker->state != WORKER_LIVE ||
+        (order->workers[peer->index].ranks > 0 && !ranks_own(order, peer))) {
         order->figures.foreign++;
         return;
     }
+    if (order->workers[peer->index].ranks > 0 && order->workers[peer->index].peer == 0 &&
+        message->kind != MESSAGE_BYE)
+        return; /* one of its ranks is missing: all say it again once it is back */
     switch (message->kind) {
     case MESSAGE_ASK: places_ask(order, name); break;
-    case MESSAGE_DESCRIBE: judge_describe(order, &message->describe); break;
+    case MESSAGE_DESCRIBE: judge_describe(order, peer->rank.rank, &message->describe); break;
     case MESSAGE_BYE:
         order_send(order, peer->number, MESSAGE_BYE)->bye.name = *name;
-        if (order_room(order)) /* else its lease will end */
+        if (ranks_bye(order, peer) && order_room(order)) /* else its lease will end */
             joins_leave(order, peer->index, LEAVE_BYE);
         break;
     case MESSAGE_REPORT: reports_came(order, peer->index, &message->report); break;
@@ -123,6 +127,8 @@ static void page_came(struct order *order, struct peer *peer, const struct messa
 {
     if (peer->state == PEER_SHARD && message->page.content == CONTENT_SEALED)
         take_over_page(order, peer->index, message);
+    else if (message->page.content == CONTENT_PARTS)
+        ranks_page(order, peer, &message->page);
     else
         roster_page(order, peer, &message->page);
 }
@@ -134,6 +140,7 @@ static bool anyone(struct order *order, struct peer *peer, const struct order_ev
     switch (message->kind) {
     case MESSAGE_JOIN:
     case MESSAGE_ENLIST: introduce(order, peer, event); return true;
+    case MESSAGE_RANK: ranks_came(order, peer, &message->rank); return true;
     case MESSAGE_WANT: want_came(order, peer->number, message->want.content); return true;
     case MESSAGE_PAGE: page_came(order, peer, message); return true;
     case MESSAGE_TUNE_ASK: tune_came(order, peer->number, &message->tune_ask); return true;

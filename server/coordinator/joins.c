@@ -25,7 +25,7 @@ static const char *join_refused(const struct order *order, const struct message_
     if (join->job != 0 && join->job != order->options.job)
         return "another job runs here";
     *status = GRADWEIR_ERR_INVALID;
-    if (join->role != ROLE_WORKER && join->role != ROLE_READER)
+    if (join->role < ROLE_WORKER || join->role > ROLE_RANK)
         return "the role is neither worker nor reader";
     if (!good_identity(join->identity))
         return "the identity is no name: up to 63 printable ASCII characters are allowed";
@@ -61,16 +61,26 @@ static void name_it(const struct order *order, struct message_join *join)
 /* The worker's connection is no longer its own. */
 static void detach(struct order *order, uint32_t worker)
 {
+    for (uint32_t r = 0; r < order->workers[worker].ranks; r++) {
+        struct peer *rank = roster_find(order, order->workers[worker].rank_peers[r]);
+        if (rank)
+            rank->state = PEER_NEW;
+        order->workers[worker].rank_peers[r] = 0;
+    }
     struct peer *old = roster_find(order, order->workers[worker].peer);
     if (old) {
         old->state = PEER_NEW;
-        order->workers[worker].peer = 0;
     }
+    order->workers[worker].peer = 0;
     order->workers[worker].told = false;
 }
 
 static void fence(struct order *order, uint32_t index)
 {
+    if (order->workers[index].ranks > 0) { /* ranks.c tells them */
+        joins_leave(order, index, LEAVE_REPLACED);
+        return;
+    }
     if (order->workers[index].peer != 0)
         roster_deny(order, order->workers[index].peer, GRADWEIR_ERR_FENCED,
                     "another process has joined under this identity");
@@ -94,7 +104,7 @@ static void append_join(struct order *order, uint32_t index, const struct messag
     record.join.worker = index;
     record.join.incarnation =
         index < order->ledger.workers_count ? order->ledger.workers[index].incarnation + 1 : 1;
-    record.join.role = join->role;
+    record.join.role = join->role == ROLE_RANK ? ROLE_WORKER : join->role;
     memcpy(record.join.nonce, join->nonce, NONCE_BYTES);
     memcpy(record.join.identity, join->identity, IDENTITY_MAX);
     record.join.outstanding_max = join->outstanding_max < options->outstanding_max
@@ -140,7 +150,8 @@ static uint32_t live_count(const struct order *order)
 {
     uint32_t live = 0;
     for (uint32_t i = 0; i < order->ledger.workers_count; i++)
-        live += order->ledger.workers[i].state == WORKER_LIVE;
+        if (order->ledger.workers[i].state == WORKER_LIVE)
+            live += order->workers[i].ranks ? order->workers[i].ranks : 1;
     return live;
 }
 
@@ -153,7 +164,7 @@ static void deny_full(struct order *order, uint32_t peer)
     roster_deny(order, peer, GRADWEIR_ERR_FULL, text);
 }
 
-static void take(struct order *order, struct peer *peer)
+bool joins_take(struct order *order, struct peer *peer)
 {
     struct message_join *join = &peer->join;
     name_it(order, join);
@@ -164,11 +175,13 @@ static void take(struct order *order, struct peer *peer)
     if (ledger_fenced(&order->ledger, join->nonce)) {
         roster_deny(order, peer->number, GRADWEIR_ERR_FENCED,
                     "another process has joined under this identity");
-        return;
+        return false;
     }
-    if (!live && (index >= WORKERS_MAX || live_count(order) >= order->options.workers_max)) {
+    const uint32_t processes = peer->rank.ranks ? peer->rank.ranks : 1;
+    if (!live &&
+        (index >= WORKERS_MAX || live_count(order) + processes > order->options.workers_max)) {
         deny_full(order, peer->number);
-        return;
+        return false;
     }
     if (live && memcmp(known->nonce, join->nonce, NONCE_BYTES) == 0)
         detach(order, index);
@@ -181,6 +194,8 @@ static void take(struct order *order, struct peer *peer)
     peer->index = index;
     order->workers[index].peer = peer->number;
     order->workers[index].told = false;
+    order->workers[index].ranks = peer->rank.ranks;
+    return true;
 }
 
 void joins_came(struct order *order, struct peer *peer, const struct message_join *join)
@@ -195,20 +210,26 @@ void joins_came(struct order *order, struct peer *peer, const struct message_joi
         roster_deny(order, peer->number, status, why);
         return;
     }
+    if (!ranks_introduced(order, peer, join))
+        return;
     if (order->model && join->layout_hash != 0 && join->layout_hash != order->model->hash) {
         order_content(order, peer->number, CONTENT_LAYOUT, order->layout, order->layout_bytes);
         roster_deny(order, peer->number, GRADWEIR_ERR_MISMATCH,
                     "the job's model has another layout");
         return;
     }
-    if (peer->state == PEER_WORKER && order->workers[peer->index].peer == peer->number) {
+    if (peer->state == PEER_WORKER && ranks_own(order, peer)) {
         if (memcmp(order->ledger.workers[peer->index].nonce, join->nonce, NONCE_BYTES) == 0 &&
             order->ledger.workers[peer->index].state == WORKER_LIVE) {
             order->workers[peer->index].told = false; /* said twice: so is the answer */
             return;
         }
-        order->workers[peer->index].peer = 0;
-        order->workers[peer->index].lost_ns = order->now_ns;
+        if (peer->rank.ranks)
+            ranks_lost(order, peer);
+        else {
+            order->workers[peer->index].peer = 0;
+            order->workers[peer->index].lost_ns = order->now_ns;
+        }
     }
     peer->state = PEER_JOINING;
     peer->turn = ++order->tickets;
@@ -232,6 +253,8 @@ static struct peer *earliest(struct order *order)
     struct peer *first = NULL;
     for (uint32_t i = 0; i < order->peers_max; i++) {
         struct peer *peer = &order->peers[i];
+        if (peer->rank.ranks && peer->state == PEER_JOINING && !ranks_ready(order, peer))
+            continue;
         if (peer->state == PEER_JOINING && (!first || peer->turn < first->turn))
             first = peer;
     }
@@ -244,13 +267,20 @@ void joins_retry(struct order *order)
         ask_for_layout(order);
         return;
     }
+    for (uint32_t i = 0; i < order->peers_max; i++)
+        if (order->peers[i].state == PEER_JOINING && order->peers[i].rank.ranks)
+            (void)ranks_over(order, &order->peers[i]);
+    ranks_ask(order);
     struct peer *peer;
     while ((peer = earliest(order))) {
         if (peer->join.layout_hash != 0 && peer->join.layout_hash != order->model->hash) {
             peer->state = PEER_NEW;
             joins_came(order, peer, &peer->join);
         } else if (order->ledger.mapped && order_room(order)) {
-            take(order, peer);
+            if (peer->rank.ranks)
+                ranks_take(order, peer);
+            else
+                (void)joins_take(order, peer);
         } else {
             return;
         }
@@ -327,6 +357,9 @@ void joins_leave(struct order *order, uint32_t index, uint32_t cause)
     record.leave = (struct record_leave){
         .worker = index, .incarnation = order->ledger.workers[index].incarnation, .cause = cause};
     order_append(order, &record);
+    if (order->workers[index].ranks)
+        ranks_left(order, index, cause);
     detach(order, index);
+    order->workers[index].ranks = 0;
     order->workers[index].asked = order->workers[index].granted = 0;
 }

@@ -68,21 +68,22 @@ static bool complete(const struct order *order, const struct order_slot *slot)
     return (slot->landed & order->bodies) == order->bodies;
 }
 
-static void note_ready(struct order *order, struct order_slot *slot)
+void judge_note_ready(struct order *order, struct order_slot *slot)
 {
     if (slot->ready != 0 || !slot->described)
         return;
-    if (slot->verdict == VERDICT_NONE && !slot->torn && !complete(order, slot))
+    if (slot->verdict == VERDICT_NONE && !slot->torn &&
+        (!complete(order, slot) || !ranks_described(order, slot)))
         return;
     slot->ready = ++order->completions;
     slot->landed_version = ledger_version(&order->ledger);
 }
 
-static void known(struct order *order, struct order_slot *slot, uint32_t verdict, uint64_t detail)
+void judge_known(struct order *order, struct order_slot *slot, uint32_t verdict, uint64_t detail)
 {
     slot->verdict = verdict;
     slot->detail = detail;
-    note_ready(order, slot);
+    judge_note_ready(order, slot);
 }
 
 bool judge_pending(const struct order *order)
@@ -94,24 +95,24 @@ bool judge_pending(const struct order *order)
     return false;
 }
 
-static void judge_head(struct order *order, struct order_slot *slot)
+void judge_head(struct order *order, struct order_slot *slot)
 {
     const struct message_describe *describe = &slot->describe;
     if (describe->layout_hash != order->ledger.layout_hash)
-        known(order, slot, VERDICT_MISMATCH, order->ledger.layout_hash);
+        judge_known(order, slot, VERDICT_MISMATCH, order->ledger.layout_hash);
     else if (describe->purpose == PURPOSE_FIRST && order->ledger.first)
-        known(order, slot, VERDICT_CANCELLED, 0);
+        judge_known(order, slot, VERDICT_CANCELLED, 0);
     else if (describe->purpose == PURPOSE_GRADIENT && !order->ledger.first)
-        known(order, slot, VERDICT_FUTURE, 0);
+        judge_known(order, slot, VERDICT_FUTURE, 0);
     else if (describe->purpose == PURPOSE_GRADIENT) {
         const enum law_verdict verdict = law_judge_basis(&order->ledger.law, describe->basis);
         if (verdict != LAW_FINE)
-            known(order, slot, verdict == LAW_STALE ? VERDICT_STALE : VERDICT_FUTURE, 0);
+            judge_known(order, slot, verdict == LAW_STALE ? VERDICT_STALE : VERDICT_FUTURE, 0);
     }
 }
 
 /* The name has been described before, or has its verdict: the first fate stays. */
-static void describe_again(struct order *order, const struct message_describe *describe,
+void judge_described_again(struct order *order, const struct message_describe *describe,
                            uint64_t digest, const struct ledger_receipt *receipt)
 {
     order->figures.duplicates++;
@@ -131,11 +132,13 @@ static void describe_again(struct order *order, const struct message_describe *d
         judge_answer(order, receipt, &describe->name);
 }
 
-void judge_describe(struct order *order, const struct message_describe *describe)
+void judge_describe(struct order *order, uint32_t rank, const struct message_describe *describe)
 {
+    const bool group = order->workers[describe->name.worker].ranks > 0;
     const struct ledger_receipt *receipt = ledger_receipt(&order->ledger, &describe->name);
     if (receipt) {
-        describe_again(order, describe, receipt->digest, receipt);
+        /* The log has the digest of all shares together: of one alone nothing can be said. */
+        judge_described_again(order, describe, group ? describe->digest : receipt->digest, receipt);
         return;
     }
     const uint32_t index = places_find(order, &describe->name);
@@ -144,12 +147,16 @@ void judge_describe(struct order *order, const struct message_describe *describe
         return;
     }
     struct order_slot *slot = &order->slots[index];
-    if (slot->described) {
-        describe_again(order, describe, slot->describe.digest, NULL);
+    if (slot->described && !group) {
+        judge_described_again(order, describe, slot->describe.digest, NULL);
         return;
     }
     if (describe->slot != index || describe->generation != slot->generation) {
         places_ask(order, &describe->name); /* it holds an older place: tell it the present one */
+        return;
+    }
+    if (group) {
+        ranks_describe(order, index, rank, describe);
         return;
     }
     order->figures.pushes++;
@@ -157,7 +164,7 @@ void judge_describe(struct order *order, const struct message_describe *describe
     slot->describe = *describe;
     slot->since_ns = order->now_ns;
     judge_head(order, slot);
-    note_ready(order, slot);
+    judge_note_ready(order, slot);
 }
 
 void judge_add(struct order_slot *slot, uint32_t member, const struct message_landed *landed)
@@ -187,7 +194,7 @@ void judge_landed(struct order *order, uint32_t member, const struct message_lan
                   landed->name.incarnation != slot->name.incarnation ||
                   landed->name.sequence != slot->name.sequence;
     judge_add(slot, member, landed);
-    note_ready(order, slot);
+    judge_note_ready(order, slot);
 }
 
 void judge_patience(struct order *order)
@@ -196,7 +203,7 @@ void judge_patience(struct order *order)
         struct order_slot *slot = &order->slots[i];
         if (slot->state == SLOT_PLACED && slot->described && slot->ready == 0 &&
             order->now_ns - slot->since_ns >= order->options.push_patience_ns)
-            known(order, slot, VERDICT_CANCELLED, 0);
+            judge_known(order, slot, VERDICT_CANCELLED, 0);
     }
 }
 

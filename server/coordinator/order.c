@@ -88,6 +88,8 @@ void order_free(struct order *order)
     sums_free(order->sums);
     free(order->layout);
     free(order->status);
+    for (uint32_t i = 0; order->peers && i < order->peers_max; i++)
+        ranks_forget(&order->peers[i]);
     free(order->peers);
     free(order);
 }
@@ -237,6 +239,7 @@ void order_step(struct order *order, const struct order_event *event, struct ord
         follow(order);
     if (order->draining && !order->stopped)
         steps_drain(order);
+    ranks_mirror(order);
 }
 
 /* Deadlines. What has passed and could not be acted on must not make the loop spin. */

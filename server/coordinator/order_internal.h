@@ -8,6 +8,8 @@
  *   take_over.c     a new coordinator: who is there, SEAL, what they hold
  *   rebuild.c       its state from what they hold
  *   joins.c         who takes part, under which incarnation
+ *   ranks.c         groups: several connections that are one worker
+ *   describes.c     what they say of their shares of one gradient
  *   places.c        slots: who has room
  *   queue_fit.c     how many there are, by queue_bytes_max
  *   judge.c         what was described and has landed: verdicts and receipts
@@ -28,6 +30,7 @@
 
 #include "common/model.h"
 #include "common/page.h"
+#include "common/parts.h"
 #include "common/random.h"
 #include "common/sums.h"
 #include "common/wire.h"
@@ -45,6 +48,8 @@ struct peer {
     uint32_t index;           /* of its worker or member */
     struct message_join join; /* JOINING: what waits */
     uint64_t turn;            /* JOINING: smaller came earlier */
+    struct message_rank rank; /* of a group; ranks 0: it is none's */
+    struct parts *parts;      /* what it holds, once it has told */
 };
 
 /* GATHER: who is there, and with what memory? SEAL: all hold a log; their promises and contents are
@@ -71,8 +76,12 @@ struct order_member {
 };
 
 struct order_worker {
-    uint32_t peer;   /* 0: lost, or gone */
-    int64_t lost_ns; /* when it was lost */
+    uint32_t peer;  /* 0: lost, or gone; of a group: the first rank's, 0 while one is missing */
+    uint32_t ranks; /* of a group; 0: it is one process */
+    uint32_t rank_peers[RANKS_MAX];
+    uint64_t instances[RANKS_MAX]; /* of the ranks' processes */
+    uint32_t byes;                 /* a bit per rank that has said BYE */
+    int64_t lost_ns;               /* when it was lost */
     int64_t joined_ns;
     uint64_t join_at; /* index of its JOIN record */
     bool told;        /* JOINED was sent to its present peer */
@@ -92,7 +101,10 @@ struct order_slot {
     uint64_t generation;
     struct name name;
     int64_t since_ns; /* placed, or described */
-    bool described;
+    bool described;   /* of a group: by one of its ranks */
+    uint32_t shares;  /* of a group: a bit per rank that has described its share */
+    uint64_t share_digests[RANKS_MAX];
+    double share_norms[RANKS_MAX];
     struct message_describe describe;
     uint32_t verdict; /* known before everything has landed; else NONE */
     uint64_t detail;
@@ -137,6 +149,8 @@ struct order {
     size_t layout_bytes;
     struct content_assembler *assembler;
     uint32_t layout_peer; /* who was asked for it; 0: nobody */
+    uint32_t parts_peer;  /* who was asked for its parts; 0: nobody */
+    int64_t parts_ns;     /* since when */
 
     struct peer *peers;
     uint32_t peers_max;
@@ -248,6 +262,26 @@ void joins_retry(struct order *order); /* those that waited for the MAP, or for 
 void joins_tell(struct order *order);  /* JOINED, once all shards have logged the JOIN */
 void joins_pass(struct order *order, uint32_t worker); /* a new one, of chance */
 void joins_leave(struct order *order, uint32_t worker, uint32_t cause);
+bool joins_take(struct order *order, struct peer *peer); /* false: it was turned away */
+
+/* ranks.c */
+void ranks_came(struct order *order, struct peer *peer, const struct message_rank *rank);
+/* Whether JOIN fits what RANK said before it; if not, it is answered here. */
+bool ranks_introduced(struct order *order, struct peer *peer, const struct message_join *join);
+void ranks_ask(struct order *order); /* for the parts of the next one that has not told */
+void ranks_page(struct order *order, struct peer *peer, const struct message_page *page);
+bool ranks_ready(struct order *order, const struct peer *peer); /* all of its group are here */
+void ranks_take(struct order *order, struct peer *peer);
+bool ranks_over(struct order *order, struct peer *peer); /* and it was told so */
+void ranks_lost(struct order *order, struct peer *peer);
+void ranks_left(struct order *order, uint32_t worker, uint32_t cause);
+bool ranks_bye(struct order *order, const struct peer *peer); /* true: all have said it */
+bool ranks_described(const struct order *order, const struct order_slot *slot); /* by all */
+void ranks_describe(struct order *order, uint32_t slot, uint32_t rank,
+                    const struct message_describe *describe);
+bool ranks_own(const struct order *order, const struct peer *peer);
+void ranks_forget(struct peer *peer);
+void ranks_mirror(struct order *order); /* what its first rank hears, all hear */
 
 /* places.c */
 void places_ask(struct order *order, const struct name *name);
@@ -263,7 +297,12 @@ uint32_t places_waiting(const struct order *order);
 uint32_t places_used(const struct order *order); /* given and not yet in the window */
 
 /* judge.c */
-void judge_describe(struct order *order, const struct message_describe *describe);
+void judge_describe(struct order *order, uint32_t rank, const struct message_describe *describe);
+void judge_known(struct order *order, struct order_slot *slot, uint32_t verdict, uint64_t detail);
+void judge_head(struct order *order, struct order_slot *slot);
+void judge_described_again(struct order *order, const struct message_describe *describe,
+                           uint64_t digest, const struct ledger_receipt *receipt);
+void judge_note_ready(struct order *order, struct order_slot *slot);
 void judge_add(struct order_slot *slot, uint32_t member, const struct message_landed *landed);
 void judge_landed(struct order *order, uint32_t member, const struct message_landed *landed);
 void judge_patience(struct order *order);

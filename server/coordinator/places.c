@@ -158,9 +158,11 @@ void places_ask(struct order *order, const struct name *name)
         order->figures.foreign++;
         return;
     }
-    if (!may_have(order, name->worker) || places_waiting(order) > 0) {
+    /* With overflow = reject only groups ever wait, and nobody is turned away for them. */
+    const bool behind = !order->options.overflow_reject && places_waiting(order) > 0;
+    if (!may_have(order, name->worker) || behind) {
         order->figures.waits++;
-        if (order->options.overflow_reject) {
+        if (order->options.overflow_reject && worker->ranks == 0) { /* ranks would part ways */
             say_full(order, name);
             return;
         }

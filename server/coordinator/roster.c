@@ -19,6 +19,7 @@ struct peer *roster_take(struct order *order, uint32_t number)
     for (uint32_t i = 0; !peer && i < order->peers_max; i++)
         if (order->peers[i].state == PEER_FREE) {
             peer = &order->peers[i];
+            ranks_forget(peer);
             memset(peer, 0, sizeof *peer);
             peer->number = number;
             peer->state = PEER_NEW;
@@ -123,11 +124,16 @@ void roster_lost(struct order *order, uint32_t number)
     if (peer->state == PEER_SHARD) {
         members_lost(order, peer->index);
     }
-    if (peer->state == PEER_WORKER && order->workers[peer->index].peer == number) {
+    if (order->parts_peer == number)
+        order->parts_peer = 0;
+    if (peer->state == PEER_WORKER && peer->rank.ranks > 0) {
+        ranks_lost(order, peer);
+    } else if (peer->state == PEER_WORKER && order->workers[peer->index].peer == number) {
         order->workers[peer->index].peer = 0;
         order->workers[peer->index].told = false;
         order->workers[peer->index].lost_ns = order->now_ns;
     }
+    ranks_forget(peer);
     peer->state = PEER_FREE;
 }
 

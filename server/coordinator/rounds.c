@@ -57,7 +57,7 @@ static void take_out(struct order *order, uint32_t worker)
     order_say(order, "worker %s is taken out of the round: the others have waited %.1f s for it",
               order->ledger.workers[worker].identity,
               (double)(order->now_ns - rounds_since(order, worker)) * 1e-9);
-    if (peer != 0)
+    if (peer != 0 && order->workers[worker].ranks == 0) /* ranks.c tells ranks */
         roster_deny(order, peer, GRADWEIR_ERR_AGAIN,
                     "taken out of the round: the others have waited past round_patience");
     joins_leave(order, worker, LEAVE_ROUND);

@@ -89,6 +89,7 @@ void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *byte
     at->pulls = take(&end, options->pulls_max * sizeof(struct pull));
     at->records = take(&end, shard->records_max * sizeof(struct record));
     at->bits = take(&end, (uint64_t)options->member.slots * shard->bit_words * sizeof(uint64_t));
+    at->shares = take(&end, (uint64_t)options->member.slots * RANKS_MAX * sizeof(struct share));
     at->journal = take(&end, shard->journal.bytes);
     at->pieces = take(&end, shard->pieces_count * sizeof(struct arithmetic_range));
     at->sums =
@@ -210,10 +211,10 @@ gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *mode
 uint64_t arena_build(void)
 {
     const uint64_t sizes[] = {
-        sizeof(struct shard),          sizeof(struct ledger),       sizeof(struct law),
-        sizeof(struct record),         sizeof(struct slot),         sizeof(struct session),
-        sizeof(struct pull),           sizeof(struct moments),      sizeof(struct stepping),
-        offsetof(struct shard, slots), offsetof(struct shard, step)};
+        sizeof(struct shard),          sizeof(struct ledger),        sizeof(struct law),
+        sizeof(struct record),         sizeof(struct slot),          sizeof(struct session),
+        sizeof(struct pull),           sizeof(struct moments),       sizeof(struct stepping),
+        offsetof(struct shard, slots), offsetof(struct shard, step), sizeof(struct share)};
     return checksum_hash64(SHARD_FORMAT, sizes, sizeof sizes);
 }
 

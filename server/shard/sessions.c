@@ -39,7 +39,8 @@ static gradweir_status judge(const struct shard *shard, const struct head_hello 
     if (head->level < PROTOCOL_OLDEST || head->level > PROTOCOL_VERSION ||
         head->job != shard->options.member.job)
         return GRADWEIR_ERR_MISMATCH;
-    if (head->worker >= WORKERS_MAX)
+    if (head->worker >= WORKERS_MAX || head->ranks == 1 || head->ranks > RANKS_MAX ||
+        head->rank >= (head->ranks ? head->ranks : 1))
         return GRADWEIR_ERR_INVALID;
     if (head->epoch > shard->promise.epoch || head->timeline > shard->ledger.timeline)
         return GRADWEIR_ERR_AGAIN; /* its news has not come here yet */
@@ -55,12 +56,14 @@ static gradweir_status judge(const struct shard *shard, const struct head_hello 
 }
 
 /* The old connection of a worker (or an old use of this connection) ends first. */
-static struct session *open_session(struct shard *shard, uint32_t worker, uint64_t peer)
+static struct session *open_session(struct shard *shard, const struct head_hello *head,
+                                    uint64_t peer)
 {
     struct session *sessions = sessions_of(shard), *free = NULL;
     for (uint32_t i = 0; i < shard->options.sessions_max; i++) {
         struct session *session = &sessions[i];
-        if (session->peer && (session->worker == worker || session->peer == peer))
+        const bool same = session->worker == head->worker && session->rank == head->rank;
+        if (session->peer && (same || session->peer == peer))
             session_end(shard, session, session->peer != peer);
         if (!session->peer && !free)
             free = session;
@@ -70,11 +73,12 @@ static struct session *open_session(struct shard *shard, uint32_t worker, uint64
 
 /* A body of the worker's old connection may still move, or fail. Until it has, a chunk sent again
  * would be taken for a repeat, and nobody would send it a third time. */
-static bool old_bodies_move(const struct shard *shard, uint32_t worker, uint64_t peer)
+static bool old_bodies_move(struct shard *shard, const struct head_hello *head, uint64_t peer)
 {
     for (uint32_t i = 0; i < shard->options.member.slots; i++)
-        if (shard->slots[i].in_flight && shard->slots[i].name.worker == worker &&
-            shard->slots[i].peer != peer)
+        if (shard->slots[i].in_flight && shard->slots[i].name.worker == head->worker &&
+            (shard->slots[i].ranks ? shares_move(shard, i, head->rank, peer)
+                                   : shard->slots[i].peer != peer))
             return true;
     return false;
 }
@@ -89,8 +93,8 @@ void session_hello(struct shard *shard, const struct shard_event *event)
         answer(shard, event->peer, status, 0);
         return;
     }
-    struct session *session = open_session(shard, head.worker, event->peer);
-    const bool moves = old_bodies_move(shard, head.worker, event->peer);
+    struct session *session = open_session(shard, &head, event->peer);
+    const bool moves = old_bodies_move(shard, &head, event->peer);
     if (!session || moves) {
         answer(shard, event->peer, moves ? GRADWEIR_ERR_AGAIN : GRADWEIR_ERR_FULL, 0);
         return;
@@ -98,6 +102,8 @@ void session_hello(struct shard *shard, const struct shard_event *event)
     *session = (struct session){.peer = event->peer,
                                 .number = ++shard->session_numbers,
                                 .worker = head.worker,
+                                .rank = head.rank,
+                                .ranks = head.ranks,
                                 .incarnation = head.incarnation};
     shard->figures.sessions++;
     answer(shard, event->peer, GRADWEIR_OK, session->number);

@@ -114,7 +114,8 @@ static void message_came(struct shard *shard, const struct message *message)
 static void offer_came(struct shard *shard, const struct shard_event *event)
 {
     switch (event->head->kind) {
-    case HEAD_CHUNK: slot_chunk(shard, event); return;
+    case HEAD_CHUNK:
+    case HEAD_PART: slot_chunk(shard, event); return;
     case HEAD_HELLO:
         if (event->length == 0) {
             session_hello(shard, event);
@@ -156,6 +157,14 @@ static void pulse(struct shard *shard)
                                .dropped = shard->figures.heads_dropped};
 }
 
+static void body_came(struct shard *shard, const struct shard_event *event)
+{
+    if (token_kind(event->token) == TOKEN_SHARE)
+        share_landed(shard, event);
+    else
+        slot_landed(shard, event);
+}
+
 static void done_came(struct shard *shard, const struct shard_event *event)
 {
     if (token_kind(event->token) == TOKEN_SCAN)
@@ -176,7 +185,7 @@ void shard_step(struct shard *shard, const struct shard_event *event, struct sha
     switch (event->kind) {
     case SHARD_MESSAGE: message_came(shard, event->message); break;
     case SHARD_OFFERED: offer_came(shard, event); break;
-    case SHARD_LANDED: slot_landed(shard, event); break;
+    case SHARD_LANDED: body_came(shard, event); break;
     case SHARD_SENT: pull_sent(shard, event); break;
     case SHARD_PEER_LOST: session_peer_lost(shard, event->peer); break;
     case SHARD_DONE: done_came(shard, event); break;

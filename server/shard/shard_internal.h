@@ -1,7 +1,7 @@
 /* What the files of the shard's core share: struct shard and who does what with it. Everything lies
  * in the arena and refers to its parts by offset.
  *
- *   arena:  struct shard | sessions | pulls | records | chunk bits | journal |
+ *   arena:  struct shard | sessions | pulls | records | chunk bits | shares | journal |
  *           pieces | sums | trust ratios | moments, twice | kept records | layout | a tile's state
  * to redo | slots (gradients) | parameter slots | optimizer states | average
  *
@@ -19,7 +19,7 @@
 
 enum {
     PARAMETER_SLOTS_MAX = 64,
-    SHARD_FORMAT = 1,     /* of the arena: raise it when the meaning of its bytes changes */
+    SHARD_FORMAT = 2,     /* of the arena: raise it when the meaning of its bytes changes */
     KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
@@ -35,6 +35,7 @@ struct slot {
     struct name name;
     uint64_t peer; /* who sends it */
     uint64_t digest, basis, received;
+    uint32_t ranks;               /* that fill it in shares; 0: it comes in chunks */
     uint32_t in_flight;           /* bodies on their way into it */
     bool unquiet;                 /* bodies of a dead process may still land in it */
     bool bad;                     /* a checksum or the geometry was wrong */
@@ -42,6 +43,16 @@ struct slot {
     struct message_landed landed; /* what was said */
     bool closing;
     uint64_t close_generation, close_after;
+};
+
+/* What one rank of a group has sent of one slot's gradient: shares.c. Dead until `seen`. */
+struct share {
+    uint64_t peer; /* who sends it */
+    uint64_t digest;
+    uint64_t taken, received; /* bytes: taken in a row from the share's start; landed of these */
+    uint64_t end;             /* of the last piece, bytes of the range: offsets rise */
+    uint32_t in_flight;
+    bool seen, last, failed;
 };
 
 struct parameter_slot {
@@ -53,6 +64,7 @@ struct parameter_slot {
 struct session {
     uint64_t peer; /* 0: free */
     uint32_t number, worker;
+    uint32_t rank, ranks; /* of a group; ranks 0: none */
     uint64_t incarnation;
 };
 
@@ -93,8 +105,8 @@ struct stepping {
 
 /* Where things lie, bytes from the arena's start. */
 struct offsets {
-    uint64_t sessions, pulls, records, bits, journal, pieces, sums, ratios, moments, kept, layout,
-        redo, slots, parameters, states, average;
+    uint64_t sessions, pulls, records, bits, shares, journal, pieces, sums, ratios, moments, kept,
+        layout, redo, slots, parameters, states, average;
 };
 
 /* Whom it follows: shard_epoch.c. */
@@ -237,6 +249,18 @@ void slots_promised(struct shard *shard); /* another coordinator is followed fro
 void slots_forget(struct shard *shard);
 void slots_revive(struct shard *shard);
 int64_t slots_next(const struct shard *shard);
+void slot_complete(struct shard *shard, uint32_t slot);
+void slot_mark_bad(struct shard *shard, uint32_t slot);
+
+/* shares.c */
+struct share *shares_of(struct shard *shard, uint32_t slot); /* RANKS_MAX of them */
+void share_piece(struct shard *shard, const struct head_chunk *head, uint32_t rank,
+                 const struct shard_event *event);
+void share_landed(struct shard *shard, const struct shard_event *event);
+void shares_open(struct shard *shard, uint32_t slot);
+void shares_complete(struct shard *shard, uint32_t slot);
+bool shares_move(struct shard *shard, uint32_t slot, uint32_t rank, uint64_t peer);
+void shares_forget(struct shard *shard, uint32_t slot, bool torn);
 
 /* params.c */
 uint32_t
@@ -262,7 +286,7 @@ void apply_revive(struct shard *shard);
 void apply_unsummed(struct shard *shard); /* the plan, as it is before SUMMED has come */
 
 /* Tokens of actions: what came back. */
-enum token_kind { TOKEN_CHUNK = 1, TOKEN_SCAN, TOKEN_TILE, TOKEN_PULL };
+enum token_kind { TOKEN_CHUNK = 1, TOKEN_SCAN, TOKEN_TILE, TOKEN_PULL, TOKEN_SHARE };
 static inline uint64_t token_make(enum token_kind kind, uint64_t high, uint64_t low)
 {
     return (uint64_t)kind << 60 | high << 28 | low;

@@ -62,7 +62,7 @@ static uint64_t moments_not_finite(struct shard *shard, uint32_t index)
     return UINT64_MAX;
 }
 
-static void range_complete(struct shard *shard, uint32_t index)
+void slot_complete(struct shard *shard, uint32_t index)
 {
     struct slot *slot = &shard->slots[index];
     if (slot->bad || slot->told || slot->scanning || slot->closing)
@@ -95,7 +95,7 @@ void slot_scanned(struct shard *shard, const struct shard_event *event)
     slots_free_due(shard);
 }
 
-static void mark_bad(struct shard *shard, uint32_t index)
+void slot_mark_bad(struct shard *shard, uint32_t index)
 {
     struct slot *slot = &shard->slots[index];
     if (slot->bad || slot->told)
@@ -125,14 +125,18 @@ static void open_slot(struct shard *shard, const struct head_chunk *head,
 {
     struct slot *slot = &shard->slots[head->slot];
     const uint64_t freed = slot->freed;
+    const bool whole = session->ranks == 0;
     *slot = (struct slot){.freed = freed,
                           .generation = head->generation,
                           .name = {.worker = session->worker,
                                    .incarnation = session->incarnation,
                                    .sequence = head->sequence},
-                          .digest = head->digest,
-                          .basis = head->basis};
+                          .ranks = session->ranks,
+                          .digest = whole ? head->digest : 0,
+                          .basis = whole ? head->basis : 0};
     memset(bits_of(shard, head->slot), 0, shard->bit_words * sizeof(uint64_t));
+    if (!whole)
+        shares_open(shard, head->slot);
 }
 
 static bool right_shape(const struct shard *shard, const struct head_chunk *head, uint64_t length)
@@ -178,7 +182,8 @@ void slot_chunk(struct shard *shard, const struct shard_event *event)
     struct head_chunk head;
     memcpy(&head, event->head, sizeof head);
     const struct session *session = session_find(shard, head.session, event->peer);
-    if (!session || !belongs(shard, &head, session)) {
+    if (!session || (session->ranks > 0) != (head.kind == HEAD_PART) ||
+        !belongs(shard, &head, session)) {
         refuse(shard, event);
         return;
     }
@@ -186,16 +191,25 @@ void slot_chunk(struct shard *shard, const struct shard_event *event)
     KEEP(shard, *slot);
     if (slot->generation == 0)
         open_slot(shard, &head, session);
+    if (slot->ranks != session->ranks) {
+        refuse(shard, event);
+        slot_mark_bad(shard, head.slot);
+        return;
+    }
+    if (slot->ranks > 0) {
+        share_piece(shard, &head, session->rank, event);
+        return;
+    }
     slot->peer = event->peer;
     const bool same = slot->name.sequence == head.sequence && slot->digest == head.digest &&
                       slot->basis == head.basis;
     if (!same || !right_shape(shard, &head, event->length) || head.dtype != HEAD_FLOAT32) {
         refuse(shard, event);
-        mark_bad(shard, head.slot);
+        slot_mark_bad(shard, head.slot);
     } else if (event->length) {
         take(shard, &head, event);
     } else {
-        range_complete(shard, head.slot);
+        slot_complete(shard, head.slot);
     }
 }
 
@@ -216,11 +230,11 @@ void slot_landed(struct shard *shard, const struct shard_event *event)
         shard->figures.bytes_in += event->length;
         if (event->crc != (uint32_t)token_high(event->token) && !shard->plant.checksum_ignored) {
             shard->figures.checksum_failures++;
-            mark_bad(shard, index);
+            slot_mark_bad(shard, index);
         }
     }
     if (slot->received == shard->body_bytes)
-        range_complete(shard, index);
+        slot_complete(shard, index);
     slots_free_due(shard);
 }
 
@@ -301,6 +315,7 @@ void slots_forget(struct shard *shard)
             slot->received = 0;
         if (slot->generation == 0 || (torn && !slot->told))
             memset(bits_of(shard, i), 0, shard->bit_words * sizeof(uint64_t));
+        shares_forget(shard, i, torn && !slot->told);
         slot->unquiet |= torn;
         slot->in_flight = 0;
         slot->peer = 0;
@@ -314,7 +329,10 @@ void slots_revive(struct shard *shard)
     for (uint32_t i = 0; i < shard->options.member.slots; i++)
         if (shard->slots[i].generation && shard->slots[i].received == shard->body_bytes) {
             KEEP(shard, shard->slots[i]);
-            range_complete(shard, i);
+            if (shard->slots[i].ranks)
+                shares_complete(shard, i);
+            else
+                slot_complete(shard, i);
         }
 }
 

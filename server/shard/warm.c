@@ -150,7 +150,7 @@ static bool slots_sound(const struct shard *shard)
     for (uint32_t i = 0; i < shard->options.member.slots; i++) {
         const struct slot *slot = &shard->slots[i];
         if (slot->received > shard->body_bytes || slot->name.worker >= WORKERS_MAX ||
-            slot->in_flight > CHUNKS_MAX)
+            slot->in_flight > CHUNKS_MAX || slot->ranks > RANKS_MAX)
             return false;
     }
     return true;

@@ -48,24 +48,27 @@ void check_described(struct sim *sim, uint32_t worker, const struct message_desc
 {
     struct sim_name *known = check_name(sim, &describe->name);
     const struct sim_worker *from = &sim->workers[worker];
+    const bool group = group_has(sim, worker);
     if (known->body) {
-        if (known->digest != describe->digest)
+        known->corrupted |= group && known->basis != describe->basis;
+        if ((group ? group_share(sim, worker, known->body) : known->digest) != describe->digest)
             sim_fail(sim, "worker %u uses the name of its gradient %llu for other bytes", worker,
                      (ull)describe->name.sequence);
         return;
     }
     for (uint32_t i = 0; i < from->outstanding; i++) {
         const struct session_push *push = &from->session.pushes[i];
-        if (push->state != PUSH_FREE && push->sequence == describe->name.sequence)
+        if (push->state != PUSH_FREE && push->sequence == describe->name.sequence) {
             known->body = sim_remember(sim, from->buffers[push->what.buffer], sim->body_bytes);
+            known->norm = from->norms[push->what.buffer];
+        }
     }
     if (!known->body)
         sim_fail(sim, "worker %u describes gradient %llu, which it has not", worker,
                  (ull)describe->name.sequence);
-    known->digest = describe->digest;
+    known->digest = group ? group_digest(sim, known->body) : describe->digest;
     known->basis = describe->basis;
     known->samples = describe->samples;
-    known->norm = describe->norm;
     known->purpose = describe->purpose;
     known->finite = body_finite(sim, known->body);
 }
@@ -161,7 +164,10 @@ void check_heard(struct sim *sim, uint32_t worker, const struct message_receipt 
     if (known->index == 0 || known->verdict != receipt->verdict)
         sim_fail(sim, "worker %u hears %s for gradient %llu, and no record says so", worker,
                  verdict_name(receipt->verdict), (ull)receipt->name.sequence);
-    if (known->body && known->digest != digest)
+    const uint64_t own = group_has(sim, worker) && known->body
+                             ? group_share(sim, worker, known->body)
+                             : known->digest;
+    if (known->body && own != digest)
         sim_fail(sim,
                  "worker %u is told what became of other bytes than those of its gradient %llu",
                  worker, (ull)receipt->name.sequence);

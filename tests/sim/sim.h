@@ -11,6 +11,7 @@
  *   sim_data.c       data connections: heads, bodies that land late, torn or not at all
  *   sim_server.c     the coordinator's and the shards' shells
  *   sim_worker.c     the worker's shell
+ *   sim_group.c      two workers as ranks of one
  *   sim_user.c       its user: pulls, computes, pushes
  *   sim_faults*.c    what goes wrong: processes, networks, servers
  *   check_log.c      what must hold of the log
@@ -181,6 +182,7 @@ struct sim_worker {
     enum user_phase phase;
     bool busy[OUTSTANDING_MAX], pulled_once;
     uint64_t basis, pushes;
+    double norms[OUTSTANDING_MAX]; /* of what lies in its buffers */
     uint32_t since_pull;
     uint32_t connections[SIM_SHARDS]; /* by member; 0: none */
     uint32_t verdicts, pulls;         /* since the calm began */
@@ -281,6 +283,9 @@ struct reference {
     X(tunes, "settings changed")                                                                   \
     X(tiny_queues, "jobs with a queue of 1 to 3")                                                  \
     X(tiny_rings, "jobs with a ring of 32 records")                                                \
+    X(group_pushes, "gradients of two ranks")                                                      \
+    X(group_ends, "groups that ended with one of their ranks, or anew")                            \
+    X(parted_bases, "gradients whose ranks name two bases")                                        \
     X(summed_steps, "steps that wait for sums over all shards")
 
 struct sim_counts {
@@ -298,12 +303,14 @@ struct sim_settings {
     int64_t delay_ns, think_ns, hostile_ns;
     double trouble; /* 0: none .. 1 */
     bool drain;
+    bool group;           /* workers 0 and 1 are ranks of one: sim_group.c */
     uint32_t stale_pulls; /* pull only before every so-manieth gradient */
 };
 
 struct sim {
     uint64_t seed;
     bool story, failed, hostile, calm, quiet, exited;
+    bool ranks;        /* --ranks: where there are two workers, they are two ranks of one */
     const char *plant; /* a fault for the cores, or NULL */
     bool planted;      /* some core knew it */
     char sentence[512];
@@ -336,6 +343,8 @@ struct sim {
     uint8_t layout[2048];
     size_t layout_bytes;
     uint64_t body_bytes;
+    struct parts *parts[2]; /* of the group's ranks */
+    uint64_t group_starts;
     struct sim_actor actors[SIM_ACTORS];
     struct sim_coordinator *coordinators; /* SIM_COORDINATORS of them */
     uint32_t newest, coordinators_n;      /* the newest; how many there were */

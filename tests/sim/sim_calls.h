@@ -103,6 +103,17 @@ void worker_think(struct sim *sim, uint32_t worker, double factor);
 bool worker_lives(const struct sim *sim, uint32_t worker);
 
 /* sim_user.c */
+/* sim_group.c */
+bool group_has(const struct sim *sim, uint32_t worker);
+void group_choose(struct sim *sim);
+void group_free(struct sim *sim);
+void group_options(struct sim *sim, uint32_t worker, struct session_options *options);
+void group_push(struct sim *sim, struct session_push_request request); /* what rank 0 has pushed */
+uint64_t group_share(const struct sim *sim, uint32_t rank, const uint8_t *body);
+uint64_t group_digest(const struct sim *sim, const uint8_t *body);
+void group_ends(struct sim *sim);
+void worker_restart_later(struct sim *sim, uint32_t worker);
+void worker_exit(struct sim *sim, uint32_t worker);
 void worker_user(struct sim *sim, uint32_t worker);
 
 /* sim_faults.c, sim_faults_network.c, sim_faults_server.c */

@@ -126,6 +126,7 @@ void control_lost_at(struct sim *sim, uint32_t actor, uint32_t coordinator, int6
 static bool keeps_its_place(const struct message *message)
 {
     switch (message->kind) {
+    case MESSAGE_RANK:
     case MESSAGE_ENLIST:
     case MESSAGE_MEMBER:
     case MESSAGE_PAGE:

@@ -55,7 +55,8 @@ static void kill_worker(struct sim *sim, uint32_t worker)
     if (!worker_lives(sim, worker))
         return;
     sim->counts.worker_deaths++;
-    const bool for_good = living > 1 && worker > 0 && chance(&sim->faults, 0.15);
+    const bool for_good =
+        living > 1 && worker > 0 && !group_has(sim, worker) && chance(&sim->faults, 0.15);
     const double most = chance(&sim->faults, 0.5) ? 1e6 : 30e6;
     fault_kill(sim, worker, for_good ? INT64_MAX : (int64_t)between(&sim->faults, 1e4, most));
 }
@@ -63,7 +64,8 @@ static void kill_worker(struct sim *sim, uint32_t worker)
 /* Another process joins under a worker's name while the old one is stopped, and then goes on. */
 static void make_twin(struct sim *sim, uint32_t worker)
 {
-    if (sim->workers_n == SIM_WORKERS || !worker_lives(sim, worker) || sim->workers[worker].reader)
+    if (sim->workers_n == SIM_WORKERS || !worker_lives(sim, worker) ||
+        sim->workers[worker].reader || group_has(sim, worker))
         return;
     sim->counts.twins++;
     sim_tell(sim, "FAULT: process %u takes worker %u's name", sim->workers_n, worker);
@@ -78,7 +80,8 @@ static void make_twin(struct sim *sim, uint32_t worker)
 static void say_bye(struct sim *sim, uint32_t worker)
 {
     if (!worker_lives(sim, worker) || !sim->workers[worker].session.joined ||
-        sim->workers[worker].leaving || sim->actors[actor_worker(worker)].peer == 0)
+        group_has(sim, worker) || sim->workers[worker].leaving ||
+        sim->actors[actor_worker(worker)].peer == 0)
         return;
     sim->counts.byes++;
     sim_tell(sim, "FAULT: worker %u leaves in order", worker);

@@ -109,9 +109,9 @@ static int run_plants(struct sim *sim, const char *wanted)
 
 static int usage(void)
 {
-    fputs(
-        "usage: gradweir-sim --seeds A..B | --seed N [-v] [--plant NAME] | --plant NAME|all|list\n",
-        stderr);
+    fputs("usage: gradweir-sim [--ranks] --seeds A..B | --seed N [-v] [--plant NAME] | --plant "
+          "NAME|all|list\n",
+          stderr);
     return 2;
 }
 
@@ -119,11 +119,13 @@ int main(int count, char **words)
 {
     unsigned long long first = 0, last = 0;
     const char *plant = NULL;
-    bool story = false;
+    bool story = false, ranks = false;
     for (int i = 1; i < count; i++) {
         const char *value = i + 1 < count ? words[i + 1] : "";
         if (strcmp(words[i], "-v") == 0)
             story = true;
+        else if (strcmp(words[i], "--ranks") == 0)
+            ranks = true;
         else if (strcmp(words[i], "--seeds") == 0 &&
                  sscanf(value, "%llu..%llu", &first, &last) == 2)
             i++;
@@ -140,6 +142,7 @@ int main(int count, char **words)
     running = sim;
     signal(SIGABRT, aborted);
     sim->story = story;
+    sim->ranks = ranks;
     sim->plant = plant;
     const int result = last ? run_seeds(sim, first, last) : run_plants(sim, plant);
     running = NULL;

@@ -15,6 +15,12 @@ static void add_tensor(struct sim *sim, uint32_t number, enum model_kind kind, u
     snprintf(tensor.name, sizeof tensor.name, "%s.%u", kind == MODEL_MOMENTS ? "m" : "p", number);
     if (kind == MODEL_PARAMETER && sim->model->groups_count > 1)
         tensor.group = pick(sim, 0, sim->model->groups_count - 1);
+    for (uint64_t columns = 7; sim->ranks && kind == MODEL_PARAMETER && columns > 1; columns--)
+        if (tensor.dimensions == 1 && elements % columns == 0) {
+            tensor.dimensions = 2;
+            tensor.shape[0] = elements / columns;
+            tensor.shape[1] = columns;
+        }
     if (model_add(sim->model, &tensor) != GRADWEIR_OK)
         sim_fail(sim, "the model: %s", fail_reason());
 }
@@ -92,7 +98,7 @@ static void choose_times(struct sim *sim)
         chance(&sim->random, 0.3) ? 0 : (int64_t)between(&sim->random, 2e6, 9e6);
     if (chance(&sim->random, 0.1))
         order->flush_after_ns = -1;
-    if (order->sync && chance(&sim->random, 0.5))
+    if (order->sync && chance(&sim->random, 0.5) && !sim->settings.group) /* it would be over */
         order->round_patience_ns = (int64_t)between(&sim->random, 1e6, 20e6);
 }
 
@@ -116,6 +122,7 @@ void settings_choose(struct sim *sim)
     choose_workers(sim);
     memset(settings, 0, sizeof *settings);
     settings->workers = sim->workers_n;
+    group_choose(sim);
     settings->shards = pick(sim, 1, SIM_SHARDS);
     settings->trouble = chance(&sim->random, 0.15) ? 0 : random_uniform(&sim->random);
     settings->drain = chance(&sim->random, 0.3);

@@ -77,20 +77,27 @@ static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purp
     worker->busy[buffer] = true;
     worker->pushes++;
     sim->counts.gradients++;
-    const struct session_push_request request = {
+    struct session_push_request request = {
         .buffer = buffer,
         .purpose = purpose,
         .basis = purpose == PURPOSE_FIRST ? 0 : choose_basis(sim, worker->basis),
         .samples = random_below(&sim->random, 100),
         .norm = sqrt(squares),
         .digest = checksum_hash64(0, body, sim->body_bytes)};
+    worker->norms[buffer] = request.norm;
+    if (group_has(sim, index))
+        request.digest = group_share(sim, 0, body);
     worker_step(sim, index, (struct session_event){.kind = SESSION_PUSH, .push = request});
+    if (group_has(sim, index))
+        group_push(sim, request);
 }
 
-static uint32_t free_buffer(const struct sim_worker *worker)
+static uint32_t free_buffer(const struct sim *sim, uint32_t index)
 {
+    const struct sim_worker *worker = &sim->workers[index];
+    const bool group = group_has(sim, index);
     uint32_t i = 0;
-    while (i < worker->outstanding && worker->busy[i])
+    while (i < worker->outstanding && (worker->busy[i] || (group && sim->workers[1].busy[i])))
         i++;
     return i;
 }
@@ -107,14 +114,14 @@ static void pull(struct sim *sim, uint32_t index)
 static void push_or_wait(struct sim *sim, uint32_t index, uint32_t purpose)
 {
     struct sim_worker *worker = &sim->workers[index];
-    const uint32_t buffer = free_buffer(worker);
+    const uint32_t buffer = free_buffer(sim, index);
     const bool room = buffer < worker->outstanding;
     if (room) {
         worker->phase = USER_IDLE;
         worker->since_pull++;
         push(sim, index, buffer, purpose);
     }
-    if (purpose == PURPOSE_FIRST || free_buffer(worker) == worker->outstanding)
+    if (purpose == PURPOSE_FIRST || free_buffer(sim, index) == worker->outstanding)
         worker->phase = USER_WAITING;
     else
         worker_think(sim, index, 0.5);
@@ -123,9 +130,11 @@ static void push_or_wait(struct sim *sim, uint32_t index, uint32_t purpose)
 void worker_user(struct sim *sim, uint32_t index)
 {
     struct sim_worker *worker = &sim->workers[index];
-    if (worker->out || sim->quiet || worker->leaving)
+    if (worker->out || sim->quiet || worker->leaving || (group_has(sim, index) && index != 0))
         return;
-    if (!worker->session.joined && !worker->session.resting) {
+    const bool alone =
+        group_has(sim, index) && sim->workers[1].session.incarnation != worker->session.incarnation;
+    if ((!worker->session.joined && !worker->session.resting) || alone) { /* alone: it binds yet */
         worker_think(sim, index, 1);
         return;
     }

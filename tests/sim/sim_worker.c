@@ -66,13 +66,14 @@ static void verdict(struct sim *sim, uint32_t index, const struct session_action
     check_heard(sim, index, receipt, worker->session.pushes[action->buffer].what.digest);
     worker->busy[action->buffer] = false;
     worker->verdicts += receipt->verdict != VERDICT_NONE;
-    if (worker->phase == USER_WAITING) {
-        worker->phase = USER_IDLE;
-        worker_think(sim, index, receipt->verdict == VERDICT_QUEUE_FULL ? 2 : 0.1);
+    const uint32_t user = group_has(sim, index) ? 0 : index;
+    if (sim->workers[user].phase == USER_WAITING) {
+        sim->workers[user].phase = USER_IDLE;
+        worker_think(sim, user, receipt->verdict == VERDICT_QUEUE_FULL ? 2 : 0.1);
     }
 }
 
-static void restart_later(struct sim *sim, uint32_t index)
+void worker_restart_later(struct sim *sim, uint32_t index)
 {
     event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, 10),
                                       .kind = SIM_RESTART,
@@ -81,7 +82,7 @@ static void restart_later(struct sim *sim, uint32_t index)
 }
 
 /* The process ends, in order or told so. */
-static void exit_process(struct sim *sim, uint32_t index)
+void worker_exit(struct sim *sim, uint32_t index)
 {
     sim->actors[actor_worker(index)].alive = false;
     control_break(sim, actor_worker(index), INT64_MAX);
@@ -91,22 +92,27 @@ static void exit_process(struct sim *sim, uint32_t index)
 /* Told for good that it is out: it was replaced, or the job has ended. Nothing else may happen. */
 static void failed(struct sim *sim, uint32_t index, const struct session_action *action)
 {
+    if (group_has(sim, index) &&
+        (action->status == GRADWEIR_ERR_LOST || action->status == GRADWEIR_ERR_REFUSED)) {
+        group_ends(sim);
+        return;
+    }
     const bool ended = action->status == GRADWEIR_ERR_STOPPED && sim->settings.drain;
     sim_tell(sim, "worker %u is out: %s", index, action->message.denied.text);
     if (action->status != GRADWEIR_ERR_FENCED && !ended)
         sim_fail(sim, "worker %u fails for good: %s", index, action->message.denied.text);
     sim->workers[index].out = true;
-    exit_process(sim, index);
+    worker_exit(sim, index);
 }
 
 static void left(struct sim *sim, uint32_t index)
 {
     sim_tell(sim, "worker %u has left", index);
-    exit_process(sim, index);
+    worker_exit(sim, index);
     if (sim->quiet)
         sim->workers[index].gone = true;
     else
-        restart_later(sim, index);
+        worker_restart_later(sim, index);
 }
 
 static void pulled(struct sim *sim, uint32_t index, uint64_t version)
@@ -127,7 +133,8 @@ static void carry_out(struct sim *sim, uint32_t index, const struct session_acti
     case SESSION_SEND:
         if (action->message.kind == MESSAGE_DESCRIBE)
             check_described(sim, index, &action->message.describe);
-        if (action->message.kind != MESSAGE_JOIN && chance(&sim->random, 0.3)) {
+        if (action->message.kind != MESSAGE_JOIN && action->message.kind != MESSAGE_RANK &&
+            chance(&sim->random, 0.3)) {
             worker->has_old = true;
             worker->old = action->message;
         }
@@ -174,7 +181,14 @@ void worker_message(struct sim *sim, uint32_t index, const struct message *messa
         return;
     }
     struct message page = {.kind = MESSAGE_PAGE, .epoch = 1, .timeline = 1};
-    content_page(CONTENT_LAYOUT, sim->layout, sim->layout_bytes, 0, &page.page);
+    uint8_t bytes[512];
+    if (message->want.content == CONTENT_PARTS) {
+        ASSERT(group_has(sim, index) && parts_bytes(sim->parts[index]) <= sizeof bytes);
+        parts_encode(sim->parts[index], bytes);
+        content_page(CONTENT_PARTS, bytes, parts_bytes(sim->parts[index]), 0, &page.page);
+    } else {
+        content_page(CONTENT_LAYOUT, sim->layout, sim->layout_bytes, 0, &page.page);
+    }
     control_to_coordinator(sim, actor_worker(index), &page);
 }
 
@@ -207,10 +221,13 @@ void worker_start(struct sim *sim, uint32_t index)
                                       .moments = sim->model->moments,
                                       .resend_ns = sim->settings.resend_ns,
                                       .retry_ns = sim->settings.retry_ns};
-    name_anew(sim, index);
+    if (!group_has(sim, index)) /* ranks share one */
+        name_anew(sim, index);
     memcpy(options.identity, worker->identity, sizeof options.identity);
     for (uint32_t i = 0; i < NONCE_BYTES; i++)
         options.nonce[i] = (uint8_t)random_next(&sim->random);
+    if (group_has(sim, index))
+        group_options(sim, index, &options);
     session_init(&worker->session, &options);
     if (sim->plant && session_plant(&worker->session, sim->plant))
         sim->planted = true;

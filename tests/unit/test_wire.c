@@ -207,7 +207,7 @@ Test(wire, hostile_bytes_are_refused_with_their_own_reason)
 Test(wire, fields_that_break_their_bounds_are_refused_by_name)
 {
     refuse("\x94\x04\x01\x01\x00", 5, "want.content is 0, below 1");
-    refuse("\x94\x04\x01\x01\x04", 5, "want.content is 4, above 3");
+    refuse("\x94\x04\x01\x01\x06", 5, "want.content is 6, above 5");
     refuse("\x95\x03\x01\x01\xfb\xc4\x00", 7, "denied.text is not a string");
     refuse("\x95\x03\x01\x01\xfb\xa2\x61\x00", 8, "denied.text has a zero byte");
     refuse("\x95\x03\x01\x01\xca\x00\x00\x00\x00\xa0", 10, "denied.status is not an integer");

@@ -41,7 +41,7 @@
  *
  * What happened meanwhile (connections, refusals) is kept as events: gradweir_events.
  *
- * Groups of ranks that act as one worker come with a header of their own. */
+ * Groups of ranks that act as one worker: gradweir_part. */
 #ifndef GRADWEIR_H
 #define GRADWEIR_H
 
@@ -102,6 +102,9 @@ typedef struct gradweir_options {
                                that is there, and its name. Identity NAME/anything goes by the key of
                                NAME: several processes of one owner, who do not fence each other;
                                /anything: of the only secret's */
+    const char *group;      /* ranks > 1: text that all ranks of this start share and no other start
+                               does, e.g. job id and attempt; with it they are one worker */
+    uint32_t rank, ranks;   /* this process is rank 0 .. ranks - 1 of so many (at most 16): 0, 1 */
 } gradweir_options;
 
 /* How the optimizer treats the tensors of a group; negative numbers mean: as the servers' settings.
@@ -189,6 +192,20 @@ GRADWEIR_API void gradweir_close(gradweir_client *client);
  * are none, or out of range. */
 GRADWEIR_API gradweir_status gradweir_group_add(gradweir_client *client,
                                                 const gradweir_group *group, uint32_t *number);
+
+/* Groups: options.ranks processes act as one worker, each pushes its part of every gradient. Before
+ * bind: of tensors[tensor] of bind's array this rank holds `count` indexes of `axis` from `first`
+ * on, and everything of the other axes; its `gradient` is then an array of that part alone, row
+ * by row. count 0: it holds nothing of this tensor. A tensor about which nothing is said: all of
+ * it. MOMENTS are rank 0's, whole. Parameters stay whole: every rank pulls the whole model.
+ *
+ * The parts of all ranks must tile the model exactly once: bind fails on all ranks with
+ * ERR_MISMATCH and names tensors, indexes and ranks of each gap and overlap. All ranks call push
+ * (and offer) the same number of times, in any order and at any time, with equal samples and basis;
+ * all hear one receipt. Another basis: MISMATCH. A rank that is gone ends the group: its unfinished
+ * gradient is CANCELLED, bind or wait of the others fail with ERR_LOST. */
+GRADWEIR_API gradweir_status gradweir_part(gradweir_client *client, size_t tensor, uint32_t axis,
+                                           uint64_t first, uint64_t count);
 
 /* Says what the model is and joins the job. The tensors' memory stays the caller's and must live
  * until close; the array itself is copied. ERR_MISMATCH names the first tensor that differs from
