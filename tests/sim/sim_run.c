@@ -86,6 +86,7 @@ void sim_close(struct sim *sim)
         free(sim->shards[i].actions.items);
     free(sim->session_actions.items);
     free(sim->order_actions.items);
+    group_free(sim);
     free(sim->memory);
     free(sim->reference);
     free(sim->log);

@@ -76,8 +76,8 @@ TestSuite(shard_shares, .init = start, .fini = end);
 
 static struct head_chunk head_of(uint32_t rank, const struct piece *piece)
 {
-    struct head_chunk head =
-        rig_chunk_head(sessions[rank], 3, (char *)body + piece->offset, piece->length);
+    const uint64_t at = piece->offset < sizeof body ? piece->offset : 0;
+    struct head_chunk head = rig_chunk_head(sessions[rank], 3, (char *)body + at, piece->length);
     head.kind = HEAD_PART;
     head.digest = digests[rank];
     head.basis = piece->before;
