@@ -14,7 +14,8 @@ class Options(c.Structure):
     _fields_ = [("size", c.c_size_t), ("address", c.c_char_p), ("identity", c.c_char_p), ("role", c.c_int),
                 ("public_key", c.c_char_p), ("secret_key", c.c_char_p), ("server_key", c.c_char_p),
                 ("insecure", c.c_int), ("connect_timeout_ms", c.c_uint32), ("outstanding", c.c_uint32),
-                ("transport", c.c_char_p), ("devices", c.c_char_p), ("progress", c.c_int), ("keys", c.c_char_p)]
+                ("transport", c.c_char_p), ("devices", c.c_char_p), ("progress", c.c_int), ("keys", c.c_char_p),
+                ("group", c.c_char_p), ("rank", c.c_uint32), ("ranks", c.c_uint32)]
 
 
 class Tensor(c.Structure):

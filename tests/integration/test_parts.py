@@ -16,10 +16,6 @@ SHAPES = (("embed", (37, 24)), ("body", (40, 30, 5)), ("bias", (77,)))
 ADAM = ("--optimizer", "adam", "--learning-rate", "0.01", "--stride", "1", "--window", "1")
 
 
-class GroupOptions(c.Structure):
-    _fields_ = Options._fields_ + [("group", c.c_char_p), ("rank", c.c_uint32), ("ranks", c.c_uint32)]
-
-
 def elements(shape):
     total = 1
     for extent in shape:
@@ -48,7 +44,7 @@ class Rank(Worker):
         for (_, shape), part in zip(SHAPES, parts):
             n = elements(shape) if part is None else elements(shape) // shape[part[0]] * part[2]
             self.gradients.append((c.c_float * max(n, 1))())
-        options = GroupOptions()
+        options = Options()
         lib.gradweir_options_default_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
         options.address, options.identity, options.progress = address.encode(), identity.encode(), progress
         options.connect_timeout_ms, options.outstanding = timeout_ms, outstanding
