@@ -2,7 +2,7 @@
 # The two commands of README.md, on a Debian 12 that has nothing yet:
 #
 #   deploy/local.sh demo [options of the demo]   builds, then trains CartPole with four workers and two shards
-#   deploy/local.sh test [--long]                builds, then runs the tests; --long adds clang, sanitizers, many seeds, large models
+#   deploy/local.sh test [--long]                builds, then runs the tests; --long adds clang, sanitizers, many seeds
 #
 # Missing packages of deploy/apt-packages.txt are installed with apt, as root or through sudo; it says which. Everything
 # else stays in this folder, in build*/.
@@ -112,17 +112,6 @@ simulate() {
     fi
 }
 
-# The protocol's models at a larger size; the small one is ctest's `model`.
-check_models() {
-    say "models: full"
-    if tests/model/check.sh full; then
-        summaries+=("models: full size holds, every mutant fails")
-    else
-        failures=$((failures + 1))
-        summaries+=("models: FAILED")
-    fi
-}
-
 # One log gives the same bits by either compiler, at -O0 and -O3, with any instructions, on 1, 2, 3 shards.
 compare_bits() {
     say "the same bits everywhere"
@@ -158,7 +147,6 @@ run_test() {
     # Last, so that the closing lines are of the whole plain run.
     lane plain '' --no-tests=error
     [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 20000 || echo 3000)"
-    [ -z "$long" ] || [ "$failures" -gt 0 ] || check_models
     [ -z "$long" ] || [ "$failures" -gt 0 ] || compare_bits
     say "done"
     printf '%s\n' "${summaries[@]}"
