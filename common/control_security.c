@@ -131,7 +131,7 @@ static const char *refusal(const struct control *control, uint16_t kind)
     if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
         return control->has_keys
                    ? "it does not understand us: the server's key that we have is not "
-                     "its own, or it is no server"
+                     "its own, it has no keys, or it is no server"
                    : "it hangs up before it has said what it is";
     return control->has_keys ? "its handshake with our keys failed: it has no keys, or is no server"
                              : "we have no keys, and it wants some, or is no server";
