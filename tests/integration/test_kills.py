@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_kills.py [--kills N] [--seed N] [--roles worker,shard,coordinator] [--every SECONDS] [--folder DIR]: kill -9 at
-random moments while workers push; then the audit, and the replay of the recording.
+random moments while workers push; then the audit, and the replay of the recording. With roles such as coordinator-stop
+it is SIGSTOP, and SIGCONT STOP_S later: longer than the heartbeats wait.
 
 The servers run under --supervise (a process each for coordinator and shards); killed workers are replaced by new ones
 under a new name. Prints the pause of each kind of kill: from the kill until a push that began after it has its
@@ -19,7 +20,7 @@ import time
 import library
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SHARDS, WORKERS, HANG_S = 2, 3, 60
+SHARDS, WORKERS, HANG_S, STOP_S = 2, 3, 60, 1.5
 
 
 class Workers:
@@ -115,19 +116,31 @@ def children(parent):
     return found
 
 
-def kill_one(role, dice, server, workers):
-    """None when that role has nobody to kill just now."""
+def victim(role, dice, server, workers):
+    """The process to hit and, if it is a worker, its place. None: nobody has that role just now."""
     if role == "worker":
         place = dice.randrange(WORKERS)
-        moment = time.monotonic()
-        workers.kill(place)
-        return moment
-    there = children(server.process.pid)
+        return workers.alive[place][0].pid, place
     name = role if role == "coordinator" else f"shard{dice.randrange(SHARDS)}"
-    if name not in there:
+    return children(server.process.pid).get(name), None
+
+
+def hit(role, dice, server, workers):
+    """The moment from which on all should be well again; None when nobody was there to be hit."""
+    kind, _, stopped = role.partition("-")
+    pid, place = victim(kind, dice, server, workers)
+    if pid is None:
         return None
+    if stopped:
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(STOP_S)
+        os.kill(pid, signal.SIGCONT)
+        return time.monotonic()
     moment = time.monotonic()
-    os.kill(there[name], signal.SIGKILL)
+    if place is None:
+        os.kill(pid, signal.SIGKILL)
+    else:
+        workers.kill(place)
     return moment
 
 
@@ -139,7 +152,7 @@ def report(pauses):
     everything = [pause for one in pauses.values() for pause in one]
     for role, one in [*pauses.items(), ("all", everything)]:
         if one:
-            print(f"pause after killing {role:12} n {len(one):4}  p50 {quantile(one, .5) * 1e3:7.1f} ms  "
+            print(f"pause after {role:16} n {len(one):4}  p50 {quantile(one, .5) * 1e3:7.1f} ms  "
                   f"p99 {quantile(one, .99) * 1e3:7.1f} ms  max {max(one) * 1e3:7.1f} ms")
 
 
@@ -157,7 +170,7 @@ def run(options, folder):
     roles = options.roles.split(",")
     recording = os.path.join(folder, "recording")
     arguments = ["--shards", str(SHARDS), "--window", "3", "--record", recording, "--record-bytes-max", "16GiB", "--optimizer", "adam"]
-    if roles != ["worker"]:
+    if any(not role.startswith("worker") for role in roles):
         arguments += ["--supervise", "on"]
     with library.Server(*arguments) as server:
         if not server.address:
@@ -170,7 +183,7 @@ def run(options, folder):
         for number in range(options.kills):
             time.sleep(options.every * dice.uniform(0.2, 1.8))
             role, at = dice.choice(roles), len(watch.done)
-            moment = kill_one(role, dice, server, workers)
+            moment = hit(role, dice, server, workers)
             if moment is None:
                 continue
             pauses[role].append(watch.pause_after(moment, at))
