@@ -50,6 +50,17 @@ def check(status):
         raise Failed(status)
 
 
+def until(what, seconds=20):
+    """The first true answer of `what`, asked again and again."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.01)
+    raise TimeoutError("it did not happen")
+
+
 class Worker:
     """A model of named vectors, all in one worker."""
 

@@ -9,16 +9,6 @@ import unittest
 import library
 
 
-def until(what, seconds=10):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = what()
-        if found:
-            return found
-        time.sleep(0.01)
-    raise TimeoutError("it did not happen")
-
-
 def gone(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:
@@ -52,8 +42,8 @@ class Supervise(unittest.TestCase):
         before = self.pids("shard 1")
         self.assertEqual(len(self.arenas()), 2)
         os.kill(before[-1], signal.SIGKILL)
-        until(lambda: len(self.pids("shard 1")) == 2)
-        line = until(lambda: re.search(r"shard 1 goes on in \S*-shard-1: log index (\d+), version (\d+)",
+        library.until(lambda: len(self.pids("shard 1")) == 2)
+        line = library.until(lambda: re.search(r"shard 1 goes on in \S*-shard-1: log index (\d+), version (\d+)",
                                        self.server.lines()))
         self.assertGreaterEqual(int(line.group(2)), 2)
         for part in (" info  coordinator/control: listening on ", " info  shard 1/memory: shard 1 goes on "):
@@ -62,10 +52,10 @@ class Supervise(unittest.TestCase):
     def test_five_crashes_end_it_with_a_reason_and_the_memory_stays(self):
         self.train()
         for number in range(1, 6):
-            pid = until(lambda: (self.pids("shard 0") + [0] * 9)[number - 1])
-            until(lambda: "-shard-0: log index" in self.server.lines() or number == 1)
+            pid = library.until(lambda: (self.pids("shard 0") + [0] * 9)[number - 1])
+            library.until(lambda: "-shard-0: log index" in self.server.lines() or number == 1)
             os.kill(pid, signal.SIGSEGV)
-            until(lambda: gone(pid))
+            library.until(lambda: gone(pid))
         self.assertEqual(self.server.process.wait(15), 2)
         self.assertIn("shard 0 crashed 5 times within 60 s, the last time by signal 11", self.server.lines())
         self.assertEqual(len(self.arenas()), 2)
@@ -88,7 +78,7 @@ class Supervise(unittest.TestCase):
         self.server.process.kill()
         self.server.process.wait()
         for pid in pids:
-            until(lambda: gone(pid))
+            library.until(lambda: gone(pid))
         self.assertEqual(len(self.arenas()), 2)
 
 

@@ -26,16 +26,6 @@ print(before == after_load == caught(), before, after_load, caught())
 """
 
 
-def until(what, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = what()
-        if found:
-            return found
-        time.sleep(0.01)
-    raise TimeoutError("it did not happen")
-
-
 def children_of(pid):
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -86,7 +76,7 @@ class Trainer:
 
     def family(self, count):
         """Its processes, once there are so many and all the workers train."""
-        return until(lambda: len(found := children_of(self.process.pid)) == count and found)
+        return library.until(lambda: len(found := children_of(self.process.pid)) == count and found)
 
 
 LONG = ("--pace", "5", "--until", "1e9", "--max-steps", "1000000000")
@@ -128,7 +118,7 @@ class Signals(unittest.TestCase):
     def test_a_hangup_ends_a_run_with_all_its_processes(self):
         with Trainer("--workers", "2", "--progress", *LONG) as run:
             family = run.family(3)
-            until(lambda: " admitted " in run.lines())
+            library.until(lambda: " admitted " in run.lines())
             run.process.send_signal(signal.SIGHUP)
             self.assertEqual(run.process.wait(10), 130)
             self.assertFalse(any(alive(pid) for pid in family))
@@ -168,7 +158,7 @@ class OwnServer(unittest.TestCase):
             path = os.path.join(folder, "run.json")
             with Trainer("--workers", "2", "--json", path, "--progress", *LONG) as run:
                 family = run.family(3)
-                until(lambda: " admitted " in run.lines())
+                library.until(lambda: " admitted " in run.lines())
                 server = [pid for pid in family if "server" in name_of(pid)]
                 begin = time.monotonic()
                 os.kill(server[0], signal.SIGKILL)
@@ -218,7 +208,7 @@ class ForeignServer(unittest.TestCase):
         run = self.enterContext(Trainer("--servers", server.address, "--workers", "2", "--json", path, "--progress",
                                         *more, *LONG))
         run.family(2)
-        until(lambda: " admitted " in run.lines())
+        library.until(lambda: " admitted " in run.lines())
         return run
 
     def test_servers_that_end_in_order_end_the_run_at_once(self):

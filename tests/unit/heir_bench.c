@@ -7,6 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+void heir_job(struct bench *bench, uint32_t workers, uint32_t gradients)
+{
+    bench_init(bench);
+    bench->options.law.staleness_max = -1;
+    bench_start(bench, true);
+    for (uint32_t i = 1; i < workers; i++)
+        bench_join(bench, i);
+    for (uint32_t i = 0; i < gradients; i++) {
+        bench_push(bench, 0, 2 + i);
+        bench_log(bench);
+        const struct record_admit admit = bench_record(bench, RECORD_ADMIT)->admit;
+        bench_freed(bench, admit.slot, admit.generation);
+    }
+}
+
 void heir_init(struct heir *heir, struct bench *old)
 {
     memset(heir, 0, sizeof *heir);

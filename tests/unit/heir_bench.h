@@ -22,6 +22,10 @@ struct heir {
     size_t content_room;
 };
 
+/* A job to be taken over: so many workers, first parameters, and so many more gradients of worker 0
+ * admitted. */
+void heir_job(struct bench *bench, uint32_t workers, uint32_t gradients);
+
 /* The heir's core; all shards have logged what the old one wrote, in epoch 1. */
 void heir_init(struct heir *heir, struct bench *old);
 void heir_end(struct heir *heir);

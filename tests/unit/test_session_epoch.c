@@ -19,6 +19,16 @@ static void take_over(uint32_t epoch, uint64_t incarnation)
     bench_hear(30, &message);
 }
 
+/* In, with one push whose body has left; then another coordinator, in epoch 2. */
+static void begin_taken_over(void)
+{
+    bench_come_in(1);
+    bench_push(0, PURPOSE_GRADIENT, 0);
+    bench_give_place(1, 7, 0);
+    bench_send_rest(0, 1);
+    take_over(2, 1);
+}
+
 static void give_place_in(uint32_t epoch, uint64_t sequence, uint64_t generation)
 {
     struct message message = {.kind = MESSAGE_PLACE, .epoch = epoch, .timeline = 1};
@@ -37,11 +47,7 @@ static uint32_t heads(uint8_t kind)
 
 Test(session_epoch, a_new_coordinator_is_asked_about_what_is_under_way_before_bodies_move_again)
 {
-    bench_come_in(1);
-    bench_push(0, PURPOSE_GRADIENT, 0);
-    bench_give_place(1, 7, 0);
-    bench_send_rest(0, 1);
-    take_over(2, 1);
+    begin_taken_over();
     const struct message *asked = bench_said(MESSAGE_ASK);
     cr_assert(asked && asked->epoch == 2 && asked->ask.name.sequence == 1);
     cr_assert_null(bench_said(MESSAGE_DESCRIBE));
@@ -56,11 +62,7 @@ Test(session_epoch, a_new_coordinator_is_asked_about_what_is_under_way_before_bo
 
 Test(session_epoch, a_place_that_was_held_needs_words_only)
 {
-    bench_come_in(1);
-    bench_push(0, PURPOSE_GRADIENT, 0);
-    bench_give_place(1, 7, 0);
-    bench_send_rest(0, 1);
-    take_over(2, 1);
+    begin_taken_over();
     bench_answer(0, HEAD_WELCOME, 0, 35);
     bench_answer(1, HEAD_WELCOME, 0, 35);
     give_place_in(2, 1, 7);
@@ -75,11 +77,7 @@ Test(session_epoch, a_place_that_was_held_needs_words_only)
 
 Test(session_epoch, another_place_gets_the_same_bytes_under_the_same_name)
 {
-    bench_come_in(1);
-    bench_push(0, PURPOSE_GRADIENT, 0);
-    bench_give_place(1, 7, 0);
-    bench_send_rest(0, 1);
-    take_over(2, 1);
+    begin_taken_over();
     bench_answer(0, HEAD_WELCOME, 0, 35);
     bench_answer(1, HEAD_WELCOME, 0, 35);
     const uint64_t fresh = (UINT64_C(2) << 40) + 1;
@@ -107,11 +105,7 @@ Test(session_epoch, the_first_receipt_ends_a_push_whose_verdict_was_lost)
 
 Test(session_epoch, queue_full_never_ends_a_name_that_had_a_place)
 {
-    bench_come_in(1);
-    bench_push(0, PURPOSE_GRADIENT, 0);
-    bench_give_place(1, 7, 0);
-    bench_send_rest(0, 1);
-    take_over(2, 1);
+    begin_taken_over();
     struct message full = bench_receipt_message(1, VERDICT_QUEUE_FULL);
     full.epoch = 2;
     bench_hear(50, &full);
@@ -123,11 +117,7 @@ Test(session_epoch, queue_full_never_ends_a_name_that_had_a_place)
 
 Test(session_epoch, another_incarnation_does_not_rename_what_had_a_place)
 {
-    bench_come_in(1);
-    bench_push(0, PURPOSE_GRADIENT, 0);
-    bench_give_place(1, 7, 0);
-    bench_send_rest(0, 1);
-    take_over(2, 1);
+    begin_taken_over();
     take_over(3, 2);
     cr_assert_eq(bench_nth(SESSION_VERDICT, 0)->status, GRADWEIR_ERR_LOST);
     cr_assert_null(bench_said(MESSAGE_ASK));

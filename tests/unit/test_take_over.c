@@ -9,19 +9,9 @@ static struct bench b;
 static struct heir h;
 static const int64_t SECOND = 1000000000;
 
-/* Two workers, first parameters, and so many more gradients of worker 0 admitted. */
 static void start(uint32_t gradients)
 {
-    bench_init(&b);
-    b.options.law.staleness_max = -1;
-    bench_start(&b, true);
-    bench_join(&b, 1);
-    for (uint32_t i = 0; i < gradients; i++) {
-        bench_push(&b, 0, 2 + i);
-        bench_log(&b);
-        const struct record_admit admit = bench_record(&b, RECORD_ADMIT)->admit;
-        bench_freed(&b, admit.slot, admit.generation);
-    }
+    heir_job(&b, 2, gradients);
 }
 
 static void end(void)

@@ -9,18 +9,9 @@ static struct bench b;
 static struct heir h;
 static const int64_t SECOND = 1000000000;
 
-/* First parameters, and so many more gradients of worker 0 admitted. */
 static void start(uint32_t gradients)
 {
-    bench_init(&b);
-    b.options.law.staleness_max = -1;
-    bench_start(&b, true);
-    for (uint32_t i = 0; i < gradients; i++) {
-        bench_push(&b, 0, 2 + i);
-        bench_log(&b);
-        const struct record_admit admit = bench_record(&b, RECORD_ADMIT)->admit;
-        bench_freed(&b, admit.slot, admit.generation);
-    }
+    heir_job(&b, 1, gradients);
 }
 
 static void end(void)
