@@ -1,5 +1,6 @@
-/* The coordinator's thread: carries messages for the coordinator's core and writes its records to
- * the recording. It decides nothing. */
+/* The coordinator's loop: carries messages for the coordinator's core, and turns the shards that
+ * share its thread. It decides nothing and writes nothing: the log is recorded by the first shard.
+ */
 #ifndef GRADWEIR_SERVER_HOST_COORDINATOR_H
 #define GRADWEIR_SERVER_HOST_COORDINATOR_H
 

@@ -54,9 +54,8 @@ gradweir_status recording_open_shard(const char *folder, const struct model *mod
 bool recording_close(struct recording *recording);
 
 /* False once the bound is reached or the disk said no. A record may be written again, and one whose
- * index was written before takes the place of that one and of all behind it: a new coordinator
- * writes what it knows and need not ask what is there. Bodies come in rising order of their index;
- * one that is there already is not written again. */
+ * index was written before takes the place of that one and of all behind it. Bodies come in rising
+ * order of their index; one that is there already is not written again. */
 bool recording_record(struct recording *recording, const struct record *record);
 bool recording_body(struct recording *recording, uint64_t index, const void *body, uint64_t length);
 

@@ -82,7 +82,7 @@ struct order_event {
 enum order_action_kind {
     ORDER_SEND = 1, /* message to peer */
     ORDER_SEND_ALL, /* message to every member of the MAP, in member order */
-    ORDER_APPEND,   /* a record was appended: for the recording; message is a RECORD */
+    ORDER_APPEND,   /* a record was appended, for who follows the log; message is a RECORD */
     ORDER_CONTENT,  /* send bytes as PAGEs of message.want.content to peer; borrowed until the next
                        step */
     ORDER_DROP,     /* forget peer: its number may be used again */
