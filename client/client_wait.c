@@ -191,7 +191,8 @@ gradweir_status gradweir_push_from(gradweir_client *client, uint64_t samples, ui
     return push_from(client, samples, basis, ticket);
 }
 
-static gradweir_status pull(struct gradweir_client *client, gradweir_ticket *ticket)
+/* after: the pull rides with the newest push. */
+static gradweir_status pull(struct gradweir_client *client, bool after, gradweir_ticket *ticket)
 {
     if (!client->bound)
         return fail(GRADWEIR_ERR_STATE, "pull comes after bind");
@@ -204,7 +205,8 @@ static gradweir_status pull(struct gradweir_client *client, gradweir_ticket *tic
         client->pull_ticket = new_result(client, true)->ticket;
         client->pulled = false;
         client_event(client, &(struct session_event){.kind = SESSION_PULL,
-                                                     .now_ns = (int64_t)clock_now_ns()});
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .after = after});
         client_turn(client);
     }
     *ticket = client->pull_ticket;
@@ -216,7 +218,7 @@ gradweir_status gradweir_pull(gradweir_client *client, gradweir_ticket *ticket)
     TRY(client_given(client, "client"));
     TRY(client_given(ticket, "ticket (where it goes)"));
     client_lock(client);
-    const gradweir_status status = pull(client, ticket);
+    const gradweir_status status = pull(client, false, ticket);
     client_unlock(client);
     return status;
 }
@@ -262,13 +264,45 @@ gradweir_status gradweir_wait(gradweir_client *client, gradweir_ticket ticket, u
     return status;
 }
 
+gradweir_status gradweir_push_pull(gradweir_client *client, uint64_t samples,
+                                   gradweir_ticket *pushed, gradweir_ticket *pulled)
+{
+    TRY(client_given(client, "client"));
+    TRY(client_given(pulled, "pulled (where the pull's ticket goes)"));
+    const struct session_push_request wanted = {
+        .purpose = PURPOSE_GRADIENT, .samples = samples, .basis = PULLED_LAST};
+    gradweir_ticket first = 0, second = 0;
+    client_lock(client);
+    gradweir_status status = client->session.pulling
+                                 ? fail(GRADWEIR_ERR_STATE, "a pull is under way already: wait for "
+                                                            "it before one rides with a push")
+                                 : client_push(client, &wanted, &first);
+    if (status == GRADWEIR_OK)
+        status = pull(client, true, &second);
+    client_unlock(client);
+    if (status == GRADWEIR_OK && pushed)
+        *pushed = first;
+    if (status == GRADWEIR_OK)
+        *pulled = second;
+    return status;
+}
+
 gradweir_status gradweir_exchange(gradweir_client *client, uint64_t samples, uint32_t timeout_ms,
                                   gradweir_receipt *receipt)
 {
     gradweir_ticket pushed, pulled;
-    TRY(gradweir_push(client, samples, &pushed));
-    TRY(gradweir_wait(client, pushed, timeout_ms, receipt));
-    TRY(gradweir_pull(client, &pulled));
+    TRY(client_given(client, "client"));
+    client_lock(client);
+    const bool pulling = client->session.pulling; /* the user's own, from before */
+    client_unlock(client);
+    if (pulling) {
+        TRY(gradweir_push(client, samples, &pushed));
+        TRY(gradweir_wait(client, pushed, timeout_ms, receipt));
+        TRY(gradweir_pull(client, &pulled));
+    } else {
+        TRY(gradweir_push_pull(client, samples, &pushed, &pulled));
+        TRY(gradweir_wait(client, pushed, timeout_ms, receipt));
+    }
     return gradweir_wait(client, pulled, timeout_ms, NULL);
 }
 

@@ -59,7 +59,7 @@ enum session_event_kind {
     SESSION_LANDED,    /* a body of a TAKE */
     SESSION_SENT,      /* a CHUNK's body has left */
     SESSION_PUSH,      /* by the user: buffer is filled */
-    SESSION_PULL,      /* by the user */
+    SESSION_PULL,      /* by the user; `after` his newest push: the pull rides with it */
     SESSION_BYE,       /* by the user: leave in order */
     SESSION_TICK
 };
@@ -79,6 +79,7 @@ struct session_event {
     uint64_t offer, length, token;
     gradweir_status status;
     uint32_t crc; /* LANDED: of the body where it lies */
+    bool after;   /* PULL */
     struct session_push_request push;
 };
 
@@ -173,6 +174,7 @@ struct session {
     struct session_push pushes[OUTSTANDING_MAX];
     bool pulling;
     uint64_t pull_version, tickets;
+    uint64_t pull_after; /* sequence of the push that the pull rides with; 0: none (any more) */
     struct session_pull_part parts[MEMBERS_MAX];
     int64_t now_ns;
     uint64_t strange; /* heads and messages that fit nothing */
@@ -217,7 +219,9 @@ void session_push_sent(struct session *session, const struct session_event *even
 void session_push_place(struct session *session, const struct message_place *place);
 void session_push_receipt(struct session *session, const struct message_receipt *receipt);
 void session_push_tick(struct session *session);
-void session_pull_start(struct session *session);
+void session_pull_start(struct session *session, bool after);
+/* Push `sequence` has no number any more: the pull that rides with it goes on alone. */
+void session_pull_alone(struct session *session, uint64_t sequence);
 void session_pull_peer(struct session *session, uint32_t member);
 void session_pull_lost(struct session *session, uint32_t member);
 void session_pull_offered(struct session *session, const struct session_event *event);

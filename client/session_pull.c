@@ -1,5 +1,8 @@
 /* Pulls: every member is asked for the newest version; when they answer with different ones, those
- * behind are asked for the highest. Nothing is handed out before all have the same. */
+ * behind are asked for the highest. Nothing is handed out before all have the same.
+ *
+ * A pull may ride with a push: it is sent at once, and members answer when they have logged the
+ * verdict and are through with the step that it made due. */
 #include "client/session.h"
 
 #include <string.h>
@@ -21,13 +24,16 @@ static void ask(struct session *session, uint32_t index, bool exact)
     }
     struct head_pull head = {.kind = HEAD_PULL,
                              .dtype = HEAD_FLOAT32,
-                             .flags = exact ? PULL_EXACT : 0,
+                             .flags = exact                 ? PULL_EXACT
+                                      : session->pull_after ? PULL_AFTER
+                                                            : 0,
                              .session = member->number,
                              .epoch = session->epoch,
                              .timeline = session->timeline,
                              .ticket = part->ticket,
                              .version = session->pull_version,
-                             .length = UINT64_MAX};
+                             .length = UINT64_MAX,
+                             .after = exact ? 0 : session->pull_after};
     part->asked = true;
     struct session_action *action = session_act(session, SESSION_HEAD);
     action->member = index;
@@ -41,18 +47,26 @@ static void ask_all(struct session *session, uint64_t version)
         ask(session, i, false);
 }
 
-void session_pull_start(struct session *session)
+void session_pull_start(struct session *session, bool after)
 {
     ASSERT(!session->pulling);
     session_wake(session);
     session->pulling = true;
+    session->pull_after = after ? session->sequence : 0;
     ask_all(session, session->newest);
 }
 
 void session_pull_anew(struct session *session)
 {
+    session->pull_after = 0;
     if (session->pulling)
         ask_all(session, session->newest);
+}
+
+void session_pull_alone(struct session *session, uint64_t sequence)
+{
+    if (session->pull_after >= sequence && session->pull_after > 0)
+        session_pull_anew(session);
 }
 
 void session_pull_peer(struct session *session, uint32_t member)
@@ -104,6 +118,7 @@ static void complete(struct session *session, uint32_t index)
 static void gone(struct session *session, uint32_t index, const struct head_parameters *head)
 {
     const bool exact = session->parts[index].exact;
+    session->pull_after = 0; /* it has waited long enough */
     if (exact) {
         ask_all(session,
                 head->version > session->pull_version ? head->version : session->pull_version);

@@ -213,6 +213,7 @@ static bool has_no_place(struct session *session, const struct session_push *pus
 static void close_gap(struct session *session, uint64_t sequence)
 {
     struct session_push *push = next_push(session, sequence);
+    session_pull_alone(session, sequence);
     session->sequence--;
     for (; push; push = next_push(session, push->sequence + 1)) {
         push->sequence--;
@@ -280,8 +281,10 @@ static void tell_again(struct session *session, struct session_push *push)
  * places, so bodies wait until it has said. */
 void session_push_rejoined(struct session *session, bool same_incarnation, bool same_epoch)
 {
-    if (!same_incarnation)
+    if (!same_incarnation) {
         session->sequence = 0;
+        session_pull_alone(session, 1);
+    }
     if (!same_incarnation || !same_epoch)
         session->place_sequence = 0;
     uint64_t at = 0;

@@ -84,10 +84,12 @@ struct head_chunk { /* and PART, a piece of a rank's share */
     uint32_t crc;    /* CRC32C of the body */
 };
 
-enum {
-    PULL_EXACT = 1
-}; /* flags: exactly this version, or GONE; else this one or newer, waiting for it within
-      pull_patience */
+enum {                 /* flags of PULL */
+       PULL_EXACT = 1, /* exactly this version, or GONE; else this one or newer, waiting for it
+                          within pull_patience */
+       PULL_AFTER = 2  /* not EXACT: nor before the log has the verdict of this session's gradient
+                          `after`; when that makes a step due, not before that step is whole */
+};
 
 struct head_pull {
     uint8_t kind;
@@ -100,7 +102,8 @@ struct head_pull {
     uint64_t version;
     uint64_t offset; /* bytes within this shard's range (tail of MOMENTS included) */
     uint64_t length; /* bytes; UINT64_MAX: to the end */
-    uint8_t zero[16];
+    uint64_t after;  /* AFTER: sequence of a gradient that this worker has pushed; else 0 */
+    uint8_t zero[8];
 };
 
 struct head_parameters { /* and GONE: no body, version is the newest whole */

@@ -1,5 +1,6 @@
-/* See learner_remote.h. A push waits for its verdict before the next pull: a second one under way
- * would only add staleness of one's own. */
+/* See learner_remote.h. The next pull rides with each push, so the worker waits once a gradient:
+ * for parameters that come after its verdict. A second push under way would only add staleness of
+ * one's own. */
 #include "client/trainer/learner_remote.h"
 
 #include <gradweir/gradweir.h>
@@ -19,7 +20,9 @@ struct learner_remote {
     gradweir_client *client;
     gradweir_tensor tensors[NETWORK_TENSORS_MAX + SHARED];
     float *parameters, *gradient;
+    bool rides;                        /* a pull follows each push */
     gradweir_ticket pushed;            /* 0: its verdict is known */
+    gradweir_ticket riding;            /* the pull that went with it; 0: it has been waited for */
     struct statistics pending[SHARED]; /* what no admitted push has carried yet */
     struct statistics carried[SHARED]; /* what the push under way carries: bound as gradient */
     struct statistics pulled[SHARED];  /* of all workers, with the last pull */
@@ -103,12 +106,15 @@ static gradweir_status hear_verdict(struct learner_remote *remote)
 static gradweir_status pull(struct learner *learner, float *parameters)
 {
     struct learner_remote *remote = (struct learner_remote *)learner;
-    gradweir_ticket ticket;
-    gradweir_status status = hear_verdict(remote);
-    if (status == GRADWEIR_OK)
+    gradweir_ticket ticket = remote->riding;
+    gradweir_status status = GRADWEIR_OK;
+    remote->riding = 0;
+    if (ticket == 0)
         status = gradweir_pull(remote->client, &ticket);
     if (status == GRADWEIR_OK)
         status = gradweir_wait(remote->client, ticket, remote->patience_ms, NULL);
+    if (status == GRADWEIR_OK)
+        status = hear_verdict(remote);
     if (status != GRADWEIR_OK)
         return status;
     memcpy(parameters, remote->parameters, remote->n * sizeof(float));
@@ -129,6 +135,8 @@ static gradweir_status push(struct learner *learner, const float *gradient, uint
         remote->carried[i] = remote->pending[i];
         remote->pending[i] = (struct statistics){0, 0, 0};
     }
+    if (remote->rides && remote->riding == 0)
+        return gradweir_push_pull(remote->client, samples, &remote->pushed, &remote->riding);
     return gradweir_push(remote->client, samples, &remote->pushed);
 }
 
@@ -225,6 +233,7 @@ gradweir_status learner_remote_open(const struct train_settings *settings,
                                        .close = close_remote};
     remote->n = network->n_parameters;
     remote->poison = options->poison;
+    remote->rides = !settings->pull_per_rollout;
     remote->patience_ms = (uint32_t)(options->patience_s * 1000);
     remote->parameters = malloc(remote->n * sizeof(float));
     remote->gradient = calloc(remote->n, sizeof(float));

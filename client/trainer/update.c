@@ -253,8 +253,9 @@ static gradweir_status run_epoch(struct update *u, const struct rollout *rollout
     for (size_t b = 0; b < batches; b++) {
         const size_t start = b * u->samples / batches, n = (b + 1) * u->samples / batches - start;
         gradweir_status status = GRADWEIR_OK;
-        if (!u->settings->pull_per_rollout && u->accumulated_count == 0)
+        if (!u->settings->pull_per_rollout && u->accumulated_count == 0 && !u->fresh)
             status = learner->pull(learner, u->parameters);
+        u->fresh = false;
         if (status != GRADWEIR_OK)
             return status;
         const double cpu_s = pace_cpu_seconds();
@@ -273,6 +274,7 @@ gradweir_status update_run(struct update *u, const struct rollout *rollout, stru
     gradweir_status status = learner->pull(learner, u->parameters);
     if (status != GRADWEIR_OK)
         return status;
+    u->fresh = true;
     estimate_advantages(u, rollout);
     status = share_advantages(u, learner);
     for (size_t epoch = 0; status == GRADWEIR_OK && epoch < u->settings->epochs; epoch++) {

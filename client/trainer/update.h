@@ -35,6 +35,7 @@ struct update {
     float *accumulated; /* their mean, while accumulating */
     uint64_t accumulated_samples;
     uint64_t accumulated_count;
+    bool fresh;                          /* the parameters have just been pulled */
     struct statistics advantages_before; /* of all workers, at the last rollout */
     double kl;                           /* mean approximate KL of the last epoch */
 };

@@ -54,6 +54,8 @@ void apply_logged(struct shard *shard, const struct record *record)
         records_of(shard)[(shard->records_first + shard->records_count++) % shard->records_max] =
             *record;
     }
+    if (record->kind == RECORD_ADMIT || record->kind == RECORD_REFUSE)
+        pulls_judged(shard);
     if (record->kind == RECORD_LEAVE)
         session_left(shard, record->leave.worker, record->leave.incarnation);
     if (record->kind == RECORD_SUMMED) {

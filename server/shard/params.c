@@ -72,10 +72,27 @@ static void send_gone(struct shard *shard, const struct pull *pull)
     memcpy(&action->head, &head, sizeof head);
 }
 
-/* The slot that answers this pull now, or UINT32_MAX. */
-static uint32_t answer_of(const struct shard *shard, const struct pull *pull)
+/* The log has the verdict that this pull waits for. From then on it waits for the newest version
+ * that the log has, or has made due: the same on all shards, since they fold the same log. */
+static bool judged(const struct shard *shard, struct pull *pull)
 {
-    if (!shard->has_first)
+    const struct ledger_worker *worker = &shard->ledger.workers[pull->worker];
+    if (pull->after == 0)
+        return true;
+    if (worker->incarnation < pull->incarnation ||
+        (worker->incarnation == pull->incarnation && worker->last_sequence < pull->after))
+        return false;
+    const uint64_t version = ledger_version(&shard->ledger) + law_due(&shard->ledger.law, LAW_DUE);
+    if (version > pull->version)
+        pull->version = version;
+    pull->after = 0;
+    return true;
+}
+
+/* The slot that answers this pull now, or UINT32_MAX. */
+static uint32_t answer_of(const struct shard *shard, struct pull *pull)
+{
+    if (!shard->has_first || !judged(shard, pull))
         return UINT32_MAX;
     if (pull->exact)
         return parameters_find(shard, pull->version);
@@ -142,6 +159,7 @@ static void try_pull(struct shard *shard, struct pull *pull, uint32_t index)
 
 void pulls_retry(struct shard *shard)
 {
+    shard->pulls_due = false;
     if (shard->figures.pulls_waiting == 0)
         return;
     struct pull *pulls = pulls_of(shard);
@@ -149,11 +167,19 @@ void pulls_retry(struct shard *shard)
         try_pull(shard, &pulls[i], i);
 }
 
+/* Not at once: the records that came along, a STEP above all, are folded first. */
+void pulls_judged(struct shard *shard)
+{
+    shard->pulls_due = shard->figures.pulls_waiting > 0;
+}
+
 int64_t pulls_next(const struct shard *shard)
 {
     int64_t next = INT64_MAX;
     if (shard->figures.pulls_waiting == 0)
         return next;
+    if (shard->pulls_due)
+        return shard->now_ns;
     const struct pull *pulls = (const struct pull *)((const char *)shard + shard->at.pulls);
     for (uint32_t i = 0; i < shard->options.pulls_max; i++)
         if (pulls[i].used && pulls[i].parameters == UINT32_MAX && pulls[i].deadline_ns < next)
@@ -182,10 +208,16 @@ void pull_asked(struct shard *shard, const struct shard_event *event)
     const bool sound = head.offset <= shard->body_bytes &&
                        asked.length <= shard->body_bytes - head.offset &&
                        head.dtype == HEAD_FLOAT32 && head.timeline == shard->ledger.timeline;
-    if (!session_find(shard, head.session, event->peer) || !sound) {
+    const struct session *session = session_find(shard, head.session, event->peer);
+    if (!session || !sound) {
         shard->figures.heads_dropped++;
         send_gone(shard, &asked);
         return;
+    }
+    if (head.flags & PULL_AFTER && !asked.exact) {
+        asked.worker = session->worker;
+        asked.incarnation = session->incarnation;
+        asked.after = head.after;
     }
     struct pull *pulls = pulls_of(shard);
     for (uint32_t i = 0; i < shard->options.pulls_max; i++) {

@@ -81,6 +81,9 @@ struct pull {
     bool exact;
     uint32_t number; /* generation, in tokens */
     uint32_t session, parameters, in_flight;
+    uint32_t worker; /* whose; with its incarnation */
+    uint64_t incarnation;
+    uint64_t after; /* sequence whose verdict it waits for; 0: none */
     uint64_t peer, ticket, version, offset, length, sent;
     int64_t deadline_ns;
 };
@@ -169,6 +172,7 @@ struct shard {
     int64_t now_ns, pulse_due_ns;
     uint64_t beat, step_ns;
     uint32_t session_numbers, pull_numbers;
+    bool pulls_due; /* a verdict was logged that a PULL may have waited for. Of the process */
     struct shard_figures figures;
     struct {
         bool stale_record, no_fence, pin_ignored, checksum_ignored, whole_early, torn_step,
@@ -269,7 +273,8 @@ uint32_t parameters_find(const struct shard *shard, uint64_t version);
 void pull_asked(struct shard *shard, const struct shard_event *event);
 void pull_sent(struct shard *shard, const struct shard_event *event);
 void pull_peer_lost(struct shard *shard, uint64_t peer);
-void pulls_retry(struct shard *shard); /* after a new version, a WHOLE, or time */
+void pulls_retry(struct shard *shard);  /* after a new version, a WHOLE, or time */
+void pulls_judged(struct shard *shard); /* a verdict was logged: looked at by the next TICK */
 int64_t pulls_next(const struct shard *shard);
 
 /* shard_sums.c */

@@ -226,6 +226,7 @@ void shard_forget(struct shard *shard)
     shard->session_numbers = shard->pull_numbers = 0;
     shard->now_ns = shard->pulse_due_ns = shard->quiet_until_ns = 0;
     shard->step_ns = 0;
+    shard->pulls_due = false;
     shard->out = NULL;
     shard->audit = NULL;
 }

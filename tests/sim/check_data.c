@@ -85,8 +85,31 @@ void check_left(struct sim *sim, uint32_t shard, const struct sim_body *body)
                  (unsigned long long)head.version, shard);
 }
 
+/* A pull that rode with a push to its end comes after that gradient's verdict, and has the step
+ * that stands behind its ADMIT. */
+static void check_rode(struct sim *sim, uint32_t worker, uint64_t version)
+{
+    const struct session *session = &sim->workers[worker].session;
+    const struct name name = {.worker = session->worker,
+                              .incarnation = session->incarnation,
+                              .sequence = session->pull_after};
+    if (session->pull_after == 0)
+        return;
+    const struct sim_name *known = check_name(sim, &name);
+    if (known->index == 0)
+        sim_fail(sim, "worker %u's pull rode with gradient %llu, which has no verdict yet", worker,
+                 (unsigned long long)name.sequence);
+    const struct record *next = known->index < sim->index ? &sim->log[known->index + 1] : NULL;
+    const bool stepped = known->verdict == VERDICT_ADMITTED && next && next->kind == RECORD_STEP &&
+                         next->step.cause == LAW_DUE;
+    if (stepped && version < next->step.version)
+        sim_fail(sim, "worker %u's pull rode with gradient %llu and has not the step behind it",
+                 worker, (unsigned long long)name.sequence);
+}
+
 void check_pulled(struct sim *sim, uint32_t worker, uint64_t version)
 {
+    check_rode(sim, worker, version);
     sim_tell(sim, "worker %u has pulled version %llu", worker, (unsigned long long)version);
     if (version >= sim->reference->versions ||
         memcmp(sim->workers[worker].receive, sim->reference->bodies[version], sim->body_bytes) != 0)

@@ -283,6 +283,7 @@ struct reference {
     X(tunes, "settings changed")                                                                   \
     X(tiny_queues, "jobs with a queue of 1 to 3")                                                  \
     X(tiny_rings, "jobs with a ring of 32 records")                                                \
+    X(riding_pulls, "pulls that ride with a push")                                                 \
     X(group_pushes, "gradients of two ranks")                                                      \
     X(group_ends, "groups that ended with one of their ranks, or anew")                            \
     X(parted_bases, "gradients whose ranks name two bases")                                        \

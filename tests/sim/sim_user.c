@@ -102,13 +102,15 @@ static uint32_t free_buffer(const struct sim *sim, uint32_t index)
     return i;
 }
 
-static void pull(struct sim *sim, uint32_t index)
+/* after: it rides with the newest push. */
+static void pull(struct sim *sim, uint32_t index, bool after)
 {
     struct sim_worker *worker = &sim->workers[index];
     worker->phase = USER_PULLING;
     worker->since_pull = 0;
     sim->counts.pulls++;
-    worker_step(sim, index, (struct session_event){.kind = SESSION_PULL});
+    sim->counts.riding_pulls += after;
+    worker_step(sim, index, (struct session_event){.kind = SESSION_PULL, .after = after});
 }
 
 static void push_or_wait(struct sim *sim, uint32_t index, uint32_t purpose)
@@ -120,6 +122,10 @@ static void push_or_wait(struct sim *sim, uint32_t index, uint32_t purpose)
         worker->phase = USER_IDLE;
         worker->since_pull++;
         push(sim, index, buffer, purpose);
+        if (purpose == PURPOSE_GRADIENT && !worker->out && chance(&sim->random, 0.3)) {
+            pull(sim, index, true);
+            return;
+        }
     }
     if (purpose == PURPOSE_FIRST || free_buffer(sim, index) == worker->outstanding)
         worker->phase = USER_WAITING;
@@ -141,12 +147,12 @@ void worker_user(struct sim *sim, uint32_t index)
     if (worker->phase == USER_PULLING || worker->phase == USER_WAITING)
         return;
     if (worker->reader) {
-        pull(sim, index);
+        pull(sim, index, false);
     } else if (!worker->session.first && !worker->pulled_once && !sim->reference->first) {
         push_or_wait(sim, index, PURPOSE_FIRST);
     } else if (worker->phase == USER_IDLE &&
                (!worker->pulled_once || worker->since_pull >= sim->settings.stale_pulls)) {
-        pull(sim, index);
+        pull(sim, index, false);
     } else {
         push_or_wait(sim, index, PURPOSE_GRADIENT);
     }

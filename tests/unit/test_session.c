@@ -157,6 +157,28 @@ Test(session, a_mixture_is_never_handed_out_but_the_older_part_pulled_again)
     cr_assert_eq(bench_nth(SESSION_PULLED, 0)->version, 8);
 }
 
+static struct head_pull nth_pull(uint32_t n)
+{
+    struct head_pull head;
+    memcpy(&head, &bench_nth(SESSION_HEAD, n)->head, sizeof head);
+    cr_assert_eq(head.kind, HEAD_PULL);
+    return head;
+}
+
+Test(session, a_pull_rides_with_the_newest_push_until_that_has_no_number)
+{
+    bench_come_in(1);
+    bench_push(0, PURPOSE_GRADIENT, 0);
+    bench_step((struct session_event){.kind = SESSION_PULL, .after = true});
+    cr_assert_eq(bench_count(SESSION_HEAD), 2);
+    cr_assert_eq(nth_pull(0).flags, PULL_AFTER);
+    cr_assert_eq(nth_pull(1).after, 1);
+    bench_judge(1, VERDICT_QUEUE_FULL, 1);
+    cr_assert_eq(bench_count(SESSION_HEAD), 2);
+    cr_assert_eq(nth_pull(0).flags, 0);
+    cr_assert_eq(nth_pull(1).after, 0);
+}
+
 Test(session, asks_all_again_when_the_exact_version_is_gone)
 {
     start_pull();

@@ -195,3 +195,52 @@ Test(shard_pulls, a_lost_reader_frees_its_slot_when_its_bodies_rest)
     shard_figures(rig.local->shard, &figures);
     cr_assert(figures.pinned == 0 && figures.pulls_waiting == 0 && figures.sessions == 0);
 }
+
+/* Gradient 2 of worker 0: its offer was number 1. */
+static void ride(void)
+{
+    struct head_pull asked = pull_head(0, PULL_AFTER);
+    asked.after = 2;
+    rig_head(&rig, 50, &asked, 0);
+    cr_assert(!rig_reply(&rig, HEAD_PARAMETERS, 0) && !rig_reply(&rig, HEAD_GONE, 0));
+}
+
+Test(shard_pulls, one_that_rides_waits_for_the_verdict_and_the_step_behind_it)
+{
+    struct head_parameters head;
+    ride();
+    rig_tick(&rig, 1);
+    cr_assert(!rig_reply(&rig, HEAD_PARAMETERS, 0));
+    rig_fill(&rig, 1, 1);
+    cr_assert(rig_admit(&rig, 0, 1));
+    cr_assert_leq(shard_next(rig.local->shard), rig.now_ns);
+    rig_tick(&rig, 0); /* the step is due, so this waits for it */
+    cr_assert(!rig_reply(&rig, HEAD_PARAMETERS, 0));
+    cr_assert_gt(shard_next(rig.local->shard), rig.now_ns);
+    cr_assert(rig_step_one(&rig, 1));
+    cr_assert(!rig_reply(&rig, HEAD_PARAMETERS, 0));
+    whole(1);
+    cr_assert(reply_of(HEAD_PARAMETERS, &head) && head.version == 1);
+}
+
+Test(shard_pulls, one_that_rides_with_a_refused_gradient_gets_what_is_there)
+{
+    struct head_parameters head;
+    struct record record = {.kind = RECORD_REFUSE};
+    record.refuse = (struct record_refuse){.name = {.incarnation = 1, .sequence = 2},
+                                           .slot = 1,
+                                           .generation = 2,
+                                           .verdict = VERDICT_STALE,
+                                           .digest = 77};
+    ride();
+    cr_assert(rig_record(&rig, &record));
+    rig_tick(&rig, 0);
+    cr_assert(reply_of(HEAD_PARAMETERS, &head) && head.version == 0);
+}
+
+Test(shard_pulls, one_that_rides_with_what_never_comes_is_gone_after_patience)
+{
+    ride();
+    rig_tick(&rig, rig.options.pull_patience_ns);
+    cr_assert(rig_reply(&rig, HEAD_GONE, 0));
+}

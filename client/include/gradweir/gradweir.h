@@ -248,6 +248,13 @@ GRADWEIR_API gradweir_status gradweir_pull(gradweir_client *client, gradweir_tic
 GRADWEIR_API gradweir_status gradweir_wait(gradweir_client *client, gradweir_ticket ticket,
                                            uint32_t timeout_ms, gradweir_receipt *receipt);
 
+/* push, and a pull that rides with it: the servers answer it when the verdict is known and, where
+ * that makes a step due, when the step is whole. So a loop waits once for both: for `pulled`, then
+ * for `pushed` (or NULL), which is there by then or very soon. ERR_STATE while a pull is under
+ * way. */
+GRADWEIR_API gradweir_status gradweir_push_pull(gradweir_client *client, uint64_t samples,
+                                                gradweir_ticket *pushed, gradweir_ticket *pulled);
+
 /* push, its verdict, and the newest parameters, in one call. */
 GRADWEIR_API gradweir_status gradweir_exchange(gradweir_client *client, uint64_t samples,
                                                uint32_t timeout_ms, gradweir_receipt *receipt);
