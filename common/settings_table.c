@@ -59,6 +59,9 @@ const struct setting settings_server[] = {
     WORDS("arena_dir", "",
           "folder in memory (tmpfs) for what must outlive a killed shard process; empty: private "
           "memory, or /dev/shm with supervise"),
+    ONE_OF("arena_verify", false, "resume", "off|resume",
+           "with arena_dir: keep digests of parameters, optimizer state and gradients, and look at "
+           "them when a killed shard's memory is gone on with"),
     WORDS("port_file", "", "file that gets the control address once it is bound"),
     WORDS(
         "keys", "",

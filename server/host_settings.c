@@ -265,6 +265,7 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
         .pull_patience_ns = settings_duration(settings, "pull_patience"),
         .keep = options->record[0] != 0,
         .warm = options->arena_dir[0] != 0,
+        .digest = settings_choice(settings, "arena_verify") == 1,
     };
     return GRADWEIR_OK;
 }

@@ -91,10 +91,11 @@ static gradweir_status resume(struct shard_loop *loop, void *arena)
         munmap(arena, loop->arena_bytes);
         char why[400];
         snprintf(why, sizeof why, "%.390s", fail_reason());
-        return fail(status,
-                    "%s: %s. Start with the settings of that run to go on with it, or remove the "
-                    "file to start anew: what it holds is lost then",
-                    loop->arena_path, why);
+        return fail(status, "%s: %s. %s: what it holds is lost then", loop->arena_path, why,
+                    status == GRADWEIR_ERR_CORRUPT
+                        ? "Remove the file to start anew (a recording can be replayed up to there)"
+                        : "Start with the settings of that run to go on with it, or remove the "
+                          "file to start anew");
     }
     loop->shard = arena;
     loop->member = *shard_member(loop->shard);

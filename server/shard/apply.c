@@ -102,6 +102,7 @@ static void merge_moments(struct shard *shard, uint32_t slot)
         if (shard->plant.moments_twice)
             moments_merge(&moments[i], &other);
     }
+    digests_moments(shard, !shard->moments_now);
     KEEP(shard, shard->moments_now);
     shard->moments_now = !shard->moments_now;
 }
@@ -110,6 +111,7 @@ static void publish_moments(struct shard *shard, uint32_t parameters)
 {
     memcpy(at_offset(shard, parameter_offset(shard, parameters) + shard->elements * sizeof(float)),
            moments_of(shard, shard->moments_now), shard->moments_count * sizeof(struct moments));
+    digests_tail(shard, parameters);
 }
 
 static void say_stepped(struct shard *shard)
@@ -123,6 +125,7 @@ static void apply_first(struct shard *shard, const struct record_first *first, u
     memcpy(at_offset(shard, parameter_offset(shard, 0)),
            at_offset(shard, slot_offset(shard, first->slot)), shard->body_bytes);
     merge_moments(shard, first->slot);
+    digests_parameters(shard, 0);
     publish_moments(shard, 0);
     KEEP(shard, shard->parameters[0]);
     KEEP(shard, shard->has_first);

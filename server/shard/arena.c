@@ -98,6 +98,7 @@ void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *byte
     at->moments = take(&end, 2 * shard->moments_count * sizeof(struct moments));
     at->kept = take(&end, (uint64_t)kept_places(shard) * sizeof(struct record));
     at->layout = take(&end, shard->layout_bytes);
+    at->digests = take(&end, digests_bytes(shard));
     at->redo = take(&end, redo);
     at->slots = take(&end, options->member.slots * shard->slot_stride);
     at->parameters = take(&end, options->member.parameter_slots * shard->parameter_stride);
@@ -199,6 +200,7 @@ gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *mode
     cut_pieces(shard, model);
     ledger_init(&shard->ledger);
     epoch_init(shard, options, model);
+    digests_init(shard);
     shard->head.format = SHARD_FORMAT;
     shard->head.build = arena_build();
     shard->head.shape = arena_shape(law, options);

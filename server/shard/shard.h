@@ -35,7 +35,8 @@ struct shard_options {
     int64_t pull_patience_ns; /* a pull for a version that does not come gets GONE; a late reader is
                                  hung up */
     bool keep;                /* give KEEP for FIRST and every ADMIT (recording) */
-    bool warm; /* the arena outlives its process: changes are journaled and tiles can be redone */
+    bool warm;   /* the arena outlives its process: changes are journaled and tiles can be redone */
+    bool digest; /* warm: keep digests of what lasts; shard_resume: look at them, if kept */
 };
 
 /* Memory, with its arithmetic as lines for people. ERR_INVALID when it cannot be counted in 64
@@ -64,8 +65,9 @@ gradweir_status shard_init(void *arena, uint64_t bytes, const struct model *mode
  * network card writes it): its slot takes all chunks anew, and is not FREED for 250 ms.
  *
  * text gets what was found, in a line for people. ERR_MISMATCH names what differs (another job,
- * shard, build or setting); ERR_CORRUPT says what cannot be right, or that the process was killed
- * five times at one and the same place; nothing is lost by trying. */
+ * shard, build or setting); ERR_CORRUPT says what cannot be right, or is not as it was left
+ * (options.digest), or that the process was killed five times at one and the same place; nothing is
+ * lost by trying. */
 gradweir_status shard_resume(void *arena, uint64_t bytes, const struct law_settings *law,
                              const struct shard_options *options, char *text, size_t size);
 
@@ -153,12 +155,12 @@ float *shard_average(struct shard *shard);
 double *shard_sums(struct shard *shard); /* as shard_sums.c says */
 
 /* The second half of an AVERAGE job: the sum of squares of each of the model's blocks within
- * [begin, end) of the average, into shard_sums. */
+ * [begin, end) of the average, into shard_sums; and the average's digests. */
 void shard_measure_average(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
                            uint64_t end);
 
-/* The second half of a STEP job: the sums that LAMB's round needs of [begin, end); nothing at all
- * for other steps. */
+/* The second half of a STEP job: the digests of what it wrote (options.digest), and the sums that
+ * LAMB's round needs of [begin, end). begin is a block border. */
 void shard_measure_update(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
                           uint64_t end);
 

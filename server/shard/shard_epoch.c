@@ -61,8 +61,10 @@ void epoch_logged(struct shard *shard, const struct record *record)
 {
     const uint32_t places = kept_places(shard);
     struct record *kept = at_offset(shard, shard->at.kept);
-    if (places)
-        kept[record->index % places] = *record;
+    if (!places)
+        return;
+    kept[record->index % places] = *record;
+    digests_record(shard, &kept[record->index % places]);
 }
 
 const struct record *shard_record(const struct shard *shard, uint64_t index)

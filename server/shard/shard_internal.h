@@ -2,8 +2,8 @@
  * in the arena and refers to its parts by offset.
  *
  *   arena:  struct shard | sessions | pulls | records | chunk bits | shares | journal |
- *           pieces | sums | trust ratios | moments, twice | kept records | layout | a tile's state
- * to redo | slots (gradients) | parameter slots | optimizer states | average
+ *           pieces | sums | trust ratios | moments, twice | kept records | layout | digests | a
+ * tile's state to redo | slots (gradients) | parameter slots | optimizer states | average
  *
  * What lies before the journal is control memory, and each byte of it is one of three kinds:
  * kept (journal_keep before it changes, so that an event happens whole or not at all), of the
@@ -19,7 +19,7 @@
 
 enum {
     PARAMETER_SLOTS_MAX = 64,
-    SHARD_FORMAT = 2,     /* of the arena: raise it when the meaning of its bytes changes */
+    SHARD_FORMAT = 3,     /* of the arena: raise it when the meaning of its bytes changes */
     KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
@@ -109,7 +109,7 @@ struct stepping {
 /* Where things lie, bytes from the arena's start. */
 struct offsets {
     uint64_t sessions, pulls, records, bits, shares, journal, pieces, sums, ratios, moments, kept,
-        layout, redo, slots, parameters, states, average;
+        layout, digests, redo, slots, parameters, states, average;
 };
 
 /* Whom it follows: shard_epoch.c. */
@@ -216,6 +216,24 @@ void tile_undo(struct shard *shard); /* what a killed process left half done is 
 void shard_forget(struct shard *shard);
 void shard_revive(struct shard *shard); /* within the first event: asks again for what was asked */
 
+/* digests.c: kept while an arena outlives its process, so that it can be believed. Whoever has
+ * written what they are of calls them, before it counts. digests_step and digests_average may be
+ * called for pieces of a tile, by several threads at once: begin is a block border, end is one or
+ * the shard's end. */
+uint64_t digests_bytes(const struct shard *shard);
+void digests_init(struct shard *shard);
+void digests_step(struct shard *shard, uint64_t begin, uint64_t end);
+void digests_average(struct shard *shard, uint64_t begin, uint64_t end);
+void digests_parameters(struct shard *shard, uint32_t slot); /* all of a parameter slot's floats */
+void digests_tail(struct shard *shard, uint32_t slot);       /* and its MOMENTS */
+void digests_moments(struct shard *shard, uint32_t which);
+void digests_chunk(struct shard *shard, uint32_t slot, uint64_t chunk, uint32_t crc);
+void digests_record(struct shard *shard, const struct record *kept);
+void digests_redo(struct shard *shard, uint64_t begin, uint64_t end, bool back); /* of states */
+
+/* digests_check.c: ERR_CORRUPT names what is not as it was left. */
+gradweir_status digests_check(struct shard *shard);
+
 /* shard.c */
 struct shard_action *act(struct shard *shard, enum shard_action_kind kind);
 struct message *tell(struct shard *shard, enum message_kind kind); /* a SEND; fill in the rest */
@@ -255,6 +273,7 @@ void slots_revive(struct shard *shard);
 int64_t slots_next(const struct shard *shard);
 void slot_complete(struct shard *shard, uint32_t slot);
 void slot_mark_bad(struct shard *shard, uint32_t slot);
+bool slot_has_chunk(struct shard *shard, uint32_t slot, uint64_t chunk);
 
 /* shares.c */
 struct share *shares_of(struct shard *shard, uint32_t slot); /* RANKS_MAX of them */

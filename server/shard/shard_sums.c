@@ -31,6 +31,7 @@ void shard_measure_average(struct shard *shard, const struct arithmetic *arithme
     const float *average = shard_average(shard);
     double *sums = shard_sums(shard);
     ASSERT(begin % shard->block == 0);
+    digests_average(shard, begin, end);
     for (uint64_t at = begin; at < end; at += shard->block) {
         struct arithmetic_measure piece;
         const uint64_t rest = end - at;
@@ -57,6 +58,7 @@ void shard_measure_update(struct shard *shard, const struct arithmetic *arithmet
 {
     struct arithmetic_work work;
     uint64_t number = 0;
+    digests_step(shard, begin, end);
     if (shard->step.phase != STEP_MOMENTS)
         return;
     ASSERT(begin % shard->block == 0);

@@ -20,6 +20,11 @@ static bool bit(const uint64_t *bits, uint64_t i)
     return bits[i / 64] >> (i % 64) & 1;
 }
 
+bool slot_has_chunk(struct shard *shard, uint32_t slot, uint64_t chunk)
+{
+    return bit(bits_of(shard, slot), chunk);
+}
+
 static void tell_scan(const struct shard *shard, struct message_landed *landed,
                       const struct shard_event *scan)
 {
@@ -228,6 +233,7 @@ void slot_landed(struct shard *shard, const struct shard_event *event)
     } else {
         slot->received += event->length;
         shard->figures.bytes_in += event->length;
+        digests_chunk(shard, index, chunk, event->crc);
         if (event->crc != (uint32_t)token_high(event->token) && !shard->plant.checksum_ignored) {
             shard->figures.checksum_failures++;
             slot_mark_bad(shard, index);

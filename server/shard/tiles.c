@@ -71,6 +71,7 @@ static void tile_copy(struct shard *shard, bool back)
         void *copy = at_offset(shard, shard->at.redo + i * shard->tile * sizeof(float));
         memcpy(back ? state : copy, back ? copy : state, bytes);
     }
+    digests_redo(shard, begin, tile_end(shard), back);
 }
 
 void tile_begin(struct shard *shard)

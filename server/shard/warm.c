@@ -257,6 +257,8 @@ gradweir_status shard_resume(void *arena, uint64_t bytes, const struct law_setti
     TRY(check_state(shard));
     const bool half_tile = tile_busy(shard);
     tile_undo(shard);
+    if (options->digest)
+        TRY(digests_check(shard));
     shard_forget(shard);
     if (shard->plant.promise_forgotten)
         shard->promise.epoch = shard->ledger.epoch;

@@ -1,5 +1,5 @@
-/* What redo tiles cost a step: two cores in one process, one warm and one not, take the same steps
- * in turn; the ratio of their medians.
+/* What redo tiles and digests cost a step: three cores in one process (not warm; warm; warm and
+ * with digests) take the same steps in turn; the ratios of their medians to the first one's.
  *
  *      bench_redo [elements [steps [tile_elements]]]
  *
@@ -22,7 +22,8 @@ struct one {
 };
 
 static struct law_settings law;
-static struct one ones[2]; /* as before; warm */
+enum { COLD, WARM, DIGESTS, KINDS };
+static struct one ones[KINDS];
 
 static void must(gradweir_status status)
 {
@@ -122,6 +123,29 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+/* False: they did not end with the same bits. */
+static bool tell(uint64_t elements, uint64_t steps)
+{
+    static const char *names[KINDS] = {"cold", "redo tiles", "redo tiles and digests"};
+    uint64_t version;
+    bool equal = true;
+    printf("%llu elements, %llu steps each, median and least:\n", (unsigned long long)elements,
+           (unsigned long long)steps);
+    for (int k = COLD; k < KINDS; k++) {
+        qsort(ones[k].times_ns, (size_t)steps, sizeof(uint64_t), compare);
+        const double median = (double)ones[k].times_ns[steps / 2];
+        const double least = (double)ones[k].times_ns[0];
+        printf("%-22s %9.3f ms x %.3f   %9.3f ms x %.3f\n", names[k], median / 1e6,
+               median / (double)ones[COLD].times_ns[steps / 2], least / 1e6,
+               least / (double)ones[COLD].times_ns[0]);
+        equal &=
+            memcmp(shard_parameters(ones[COLD].local->shard, &version),
+                   shard_parameters(ones[k].local->shard, &version), elements * sizeof(float)) == 0;
+    }
+    printf("bits %s\n", equal ? "equal" : "DIFFER");
+    return equal;
+}
+
 int main(int count, char **arguments)
 {
     const uint64_t elements = count > 1 ? strtoull(arguments[1], NULL, 10) : (uint64_t)16 << 20;
@@ -143,29 +167,18 @@ int main(int count, char **arguments)
                                     .pulls_max = 1,
                                     .chunk_bytes = (uint64_t)4 << 20};
     options.tile_elements = count > 3 ? strtoull(arguments[3], NULL, 10) : 0;
-    for (int warm = 0; warm < 2; warm++) {
-        options.warm = warm;
-        start(&ones[warm], model, &options);
+    for (int kind = COLD; kind < KINDS; kind++) {
+        options.warm = kind >= WARM;
+        options.digest = kind == DIGESTS;
+        start(&ones[kind], model, &options);
     }
     for (uint64_t i = 0; i < steps; i++)
-        for (int k = 0; k < 2; k++) {
-            struct one *one = &ones[k ^ (int)(i & 1)]; /* neither is always the first */
+        for (uint64_t k = 0; k < KINDS; k++) {
+            struct one *one = &ones[(k + i) % KINDS]; /* none is always the first */
             one->times_ns[i] = step(one);
         }
-    uint64_t version;
-    const float *cold = shard_parameters(ones[0].local->shard, &version);
-    const float *warm = shard_parameters(ones[1].local->shard, &version);
-    const bool equal = memcmp(cold, warm, elements * sizeof(float)) == 0;
-    for (int k = 0; k < 2; k++)
-        qsort(ones[k].times_ns, (size_t)steps, sizeof(uint64_t), compare);
-    const double before = (double)ones[0].times_ns[steps / 2];
-    const double after = (double)ones[1].times_ns[steps / 2];
-    printf("%llu elements, %llu steps each: without redo %.3f ms, with redo %.3f ms, ratio %.3f "
-           "(least: %.3f); bits %s\n",
-           (unsigned long long)elements, (unsigned long long)steps, before / 1e6, after / 1e6,
-           after / before, (double)ones[1].times_ns[0] / (double)ones[0].times_ns[0],
-           equal ? "equal" : "DIFFER");
-    for (int k = 0; k < 2; k++)
+    const bool equal = tell(elements, steps);
+    for (int k = COLD; k < KINDS; k++)
         shard_local_close(ones[k].local);
     model_free(model);
     return equal ? 0 : 1;

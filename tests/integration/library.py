@@ -61,6 +61,15 @@ def until(what, seconds=20):
     raise TimeoutError("it did not happen")
 
 
+def gone(pid):
+    """Dead, whether its parent has looked or not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 class Worker:
     """A model of named vectors, all in one worker."""
 

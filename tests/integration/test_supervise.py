@@ -8,14 +8,6 @@ import unittest
 import library
 
 
-def gone(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 class Supervise(unittest.TestCase):
     def setUp(self):
         self.server = library.Server("--shards", "2", "--supervise", "on", "--optimizer", "adam")
@@ -54,7 +46,7 @@ class Supervise(unittest.TestCase):
             pid = library.until(lambda: (self.pids("shard 0") + [0] * 9)[number - 1])
             library.until(lambda: "-shard-0: log index" in self.server.lines() or number == 1)
             os.kill(pid, signal.SIGSEGV)
-            library.until(lambda: gone(pid))
+            library.until(lambda: library.gone(pid))
         self.assertEqual(self.server.process.wait(15), 2)
         self.assertIn("shard 0 crashed 5 times within 60 s, the last time by signal 11", self.server.lines())
         self.assertEqual(len(self.arenas()), 2)
@@ -68,7 +60,7 @@ class Supervise(unittest.TestCase):
         self.server.process.terminate()
         self.assertEqual(self.server.process.wait(15), 0)
         for pid in pids:
-            self.assertTrue(gone(pid))
+            self.assertTrue(library.gone(pid))
         self.assertEqual(self.arenas(), [])
 
     def test_a_killed_parent_takes_its_children_along_and_leaves_the_memory(self):
@@ -77,7 +69,7 @@ class Supervise(unittest.TestCase):
         self.server.process.kill()
         self.server.process.wait()
         for pid in pids:
-            library.until(lambda: gone(pid))
+            library.until(lambda: library.gone(pid))
         self.assertEqual(len(self.arenas()), 2)
 
 

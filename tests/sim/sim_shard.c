@@ -224,7 +224,8 @@ static struct shard_options options_of(const struct sim *sim, uint32_t index)
                                   .chunk_bytes = settings->order.chunk_bytes,
                                   .tile_elements = settings->tile,
                                   .pull_patience_ns = settings->pull_patience_ns,
-                                  .warm = true};
+                                  .warm = true,
+                                  .digest = !sim->plant}; /* other checks must find those */
 }
 
 static void begin(struct sim *sim, uint32_t index)

@@ -31,7 +31,8 @@ void rig_init(struct rig *rig, uint64_t elements)
                                           .pulls_max = 4,
                                           .chunk_bytes = RIG_CHUNK,
                                           .pull_patience_ns = SECOND,
-                                          .warm = true};
+                                          .warm = true,
+                                          .digest = true};
 }
 
 void rig_start(struct rig *rig, uint32_t shard, uint32_t members)

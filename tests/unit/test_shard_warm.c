@@ -113,8 +113,10 @@ static void live(uint32_t places, bool redo_off)
     char text[256];
     self.options = warm_rig.options;
     self.now_ns = (int64_t)*victim.at * 1000000000 + 1000000000;
-    if (*victim.at && shard_resume(victim.arena, victim.bytes, &warm_rig.law, &warm_rig.options,
-                                   text, sizeof text) != GRADWEIR_OK) {
+    struct shard_options options = warm_rig.options;
+    options.digest = !redo_off; /* else they would find it first */
+    if (*victim.at && shard_resume(victim.arena, victim.bytes, &warm_rig.law, &options, text,
+                                   sizeof text) != GRADWEIR_OK) {
         fprintf(stderr, "%s\n", fail_reason());
         _exit(3);
     }
