@@ -1,9 +1,6 @@
 /* Bound tensors into a body and back. A body is all parameters in order, then all MOMENTS. */
 #include "client/client_internal.h"
 
-#include "common/checksum.h"
-
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -108,7 +105,7 @@ gradweir_status client_body_has_gradients(const struct gradweir_client *client)
     return GRADWEIR_OK;
 }
 
-void client_body_gradient(struct gradweir_client *client, uint32_t buffer)
+void client_body_share(struct gradweir_client *client, uint32_t buffer)
 {
     for (size_t i = 0; i < client->tensors_count; i++) {
         size_t bytes;
@@ -126,16 +123,12 @@ void client_body_gradient(struct gradweir_client *client, uint32_t buffer)
     }
 }
 
-gradweir_status client_body_parameters(struct gradweir_client *client, uint32_t buffer)
+gradweir_status client_body_has_parameters(const struct gradweir_client *client)
 {
-    for (size_t i = 0; i < client->tensors_count; i++) {
-        size_t bytes;
-        uint8_t *to = place(client, client->buffers[buffer], i, &bytes);
+    for (size_t i = 0; i < client->tensors_count; i++)
         if (!client->tensors[i].parameters)
             return fail(GRADWEIR_ERR_INVALID, "tensor %s has no parameter memory to offer",
                         client->tensors[i].name);
-        memcpy(to, client->tensors[i].parameters, bytes);
-    }
     return GRADWEIR_OK;
 }
 
@@ -147,32 +140,6 @@ void client_body_load(struct gradweir_client *client)
         if (client->tensors[i].parameters)
             memcpy(client->tensors[i].parameters, from, bytes);
     }
-}
-
-void client_body_measure(struct gradweir_client *client, uint32_t buffer, double *norm,
-                         uint64_t *digest)
-{
-    if (client->parts) {
-        client_part_measure(client, buffer, norm, digest);
-        return;
-    }
-    const struct model *model = client->model;
-    const float *floats = (const void *)client->buffers[buffer];
-    double sum = 0;
-    for (uint64_t at = 0; at < model->elements; at += ARITHMETIC_BLOCK) {
-        struct arithmetic_measure piece;
-        const uint64_t rest = model->elements - at;
-        client->arithmetic->measure(ARITHMETIC_F32, floats + at,
-                                    rest < ARITHMETIC_BLOCK ? rest : ARITHMETIC_BLOCK, &piece);
-        sum += piece.sum_squares;
-    }
-    *norm = sqrt(sum);
-    const size_t blocks =
-        checksum_blocks(floats, model->elements, sizeof(float), model->block, client->digests);
-    *digest = checksum_combine(client->digests, blocks);
-    if (model->moments)
-        *digest = checksum_hash64(*digest, floats + model->elements,
-                                  model->moments * sizeof(struct moments));
 }
 
 /* Local accumulation. Parameters: Σ samples × gradient, divided at the push. MOMENTS: merged. */
@@ -228,17 +195,4 @@ gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples)
     }
     client_unlock(client);
     return status;
-}
-
-void client_body_gathered(struct gradweir_client *client, uint32_t buffer, uint64_t *samples)
-{
-    const float total = (float)client->gathered_samples;
-    const float *sum = (const float *)(const void *)client->gathered;
-    float *to = (float *)(void *)client->buffers[buffer];
-    memcpy(to, sum, (size_t)client->body_bytes);
-    for (uint64_t k = 0; k < client->model->elements; k++)
-        to[k] = sum[k] / total;
-    memset(client->gathered, 0, (size_t)client->body_bytes);
-    *samples = client->gathered_samples;
-    client->gathered_samples = 0;
 }

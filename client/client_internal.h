@@ -6,6 +6,7 @@
  *   client_connect.c ways to the shards
  *   client_loop.c    events to the session, its actions to the world
  *   client_body.c    bound tensors to a body and back; accumulate
+ *   client_encode.c  a push's floats into its send buffer, and on their way while more is made
  *   client_parts.c   groups: which share of a gradient this rank holds
  *   client_wait.c    push, pull, wait
  *   client_events.c  what happened; reports
@@ -164,12 +165,9 @@ void client_body_free(struct gradweir_client *client);
 
 /* ERR_INVALID names the first tensor that has no gradient memory, unless its group is frozen. */
 gradweir_status client_body_has_gradients(const struct gradweir_client *client);
-void client_body_gradient(struct gradweir_client *client, uint32_t buffer);
-gradweir_status client_body_parameters(struct gradweir_client *client, uint32_t buffer);
+gradweir_status client_body_has_parameters(const struct gradweir_client *client);
+void client_body_share(struct gradweir_client *client, uint32_t buffer); /* of a rank's gradient */
 void client_body_load(struct gradweir_client *client); /* the receive buffer into bound memory */
-void client_body_measure(struct gradweir_client *client, uint32_t buffer, double *norm,
-                         uint64_t *digest);
-void client_body_gathered(struct gradweir_client *client, uint32_t buffer, uint64_t *samples);
 
 /* client_parts.c. bind's part of it: parts, nonce, instance; nothing to do without ranks. */
 gradweir_status client_parts_bind(struct gradweir_client *client, struct session_options *options);

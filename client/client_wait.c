@@ -1,5 +1,5 @@
 /* Pushes and pulls as tickets, and the wait for them. */
-#include "client/client_internal.h"
+#include "client/client_encode.h"
 
 #include "common/clock.h"
 
@@ -137,7 +137,12 @@ gradweir_status client_push(struct gradweir_client *client,
                             const struct session_push_request *wanted, gradweir_ticket *ticket)
 {
     TRY(may_push(client, wanted));
-    if (wanted->purpose != PURPOSE_FIRST && !client->gathered_samples)
+    const enum client_source source = wanted->purpose == PURPOSE_FIRST ? CLIENT_PARAMETERS
+                                      : client->gathered_samples       ? CLIENT_ACCUMULATED
+                                                                       : CLIENT_GRADIENT;
+    if (source == CLIENT_PARAMETERS)
+        TRY(client_body_has_parameters(client));
+    if (source == CLIENT_GRADIENT)
         TRY(client_body_has_gradients(client));
     TRY(client_wait_until(client, has_buffer, 0, deadline_after(clock_now_ns(), push_patience_ns)));
     const uint32_t buffer = free_buffer(client);
@@ -145,20 +150,14 @@ gradweir_status client_push(struct gradweir_client *client,
     what.buffer = buffer;
     if (wanted->basis == PULLED_LAST)
         what.basis = client->gathered_samples ? client->gathered_basis : client->version;
-    if (what.purpose == PURPOSE_FIRST)
-        TRY(client_body_parameters(client, buffer));
-    else if (client->gathered_samples)
-        client_body_gathered(client, buffer, &what.samples);
-    else
-        client_body_gradient(client, buffer);
-    client_body_measure(client, buffer, &what.norm, &what.digest);
+    if (source == CLIENT_ACCUMULATED)
+        what.samples = client->gathered_samples;
     struct result *result = new_result(client, false);
     client->busy[buffer] = true;
     client->buffer_tickets[buffer] = result->ticket;
-    client_event(client, &(struct session_event){.kind = SESSION_PUSH,
-                                                 .now_ns = (int64_t)clock_now_ns(),
-                                                 .push = what});
-    client_turn(client);
+    client_encode_push(client, source, &what);
+    if (source == CLIENT_ACCUMULATED)
+        client->gathered_samples = 0;
     *ticket = result->ticket;
     return GRADWEIR_OK;
 }

@@ -261,6 +261,7 @@ void session_step(struct session *session, const struct session_event *event,
     case SESSION_LANDED: session_pull_landed(session, event); break;
     case SESSION_SENT: session_push_sent(session, event); break;
     case SESSION_PUSH: session_push_start(session, &event->push); break;
+    case SESSION_FILLED: session_push_filled(session, &event->push); break;
     case SESSION_PULL: session_pull_start(session, event->after); break;
     case SESSION_BYE: leave(session); break;
     case SESSION_TICK: tick(session); break;

@@ -3,7 +3,8 @@
  *
  *   session.c          joining, the step function
  *   session_members.c  members: connecting, HELLO, what breaks and what moves
- *   session_push.c     places, descriptions, chunks, receipts
+ *   session_push.c     places, descriptions, receipts
+ *   session_chunk.c    chunks of a body that may still be in the making
  *   session_part.c     the pieces of a rank's share, instead of chunks
  *   session_pull.c     one version of all members
  *
@@ -58,16 +59,23 @@ enum session_event_kind {
     SESSION_OFFERED,   /* head (and body) from member */
     SESSION_LANDED,    /* a body of a TAKE */
     SESSION_SENT,      /* a CHUNK's body has left */
-    SESSION_PUSH,      /* by the user: buffer is filled */
+    SESSION_PUSH,      /* by the user: buffer is filled, or being filled */
+    SESSION_FILLED,    /* and by now to this extent (push) */
     SESSION_PULL,      /* by the user; `after` his newest push: the pull rides with it */
     SESSION_BYE,       /* by the user: leave in order */
     SESSION_TICK
 };
 
+/* filling: the buffer's first `filled` bytes will not change any more and may leave; the rest, norm
+ * and digest follow by FILLED (buffer, filling, filled, norm, digest), the last of which says
+ * filling = false. Each push that begins so ends so, whatever becomes of it: its verdict waits for
+ * that. */
 struct session_push_request {
     uint32_t buffer, purpose;
     uint64_t basis, samples, digest;
     double norm;
+    bool filling;
+    uint64_t filled; /* bytes from the body's start */
 };
 
 struct session_event {
@@ -207,10 +215,16 @@ void session_member_lost(struct session *session, uint32_t member);
 void session_member_moved(struct session *session, const struct message_moved *moved);
 void session_members_tick(struct session *session);
 int64_t session_members_next(const struct session *session);
+/* Whether the next chunk (piece) of a push for this member is there; sends it, from the session's
+ * idea of where it lies. */
+bool session_chunk_ready(const struct session *session, const struct session_push *push,
+                         uint32_t member);
+void session_chunk_send(struct session *session, struct session_push *push, uint32_t member);
 /* The next piece of this rank's share for the member goes, or the word that there is none. */
 uint32_t session_part_ahead(const struct session *session); /* pieces to one member */
 void session_part_send(struct session *session, struct session_push *push, uint32_t member);
 void session_push_start(struct session *session, const struct session_push_request *what);
+void session_push_filled(struct session *session, const struct session_push_request *what);
 void session_push_rejoined(struct session *session, bool same_incarnation, bool same_epoch);
 void session_push_peer(struct session *session,
                        uint32_t member); /* its connection is (again) open */

@@ -1,4 +1,4 @@
-/* Pushes: a place, a description beside the first chunk, chunks to every member, a receipt. The
+/* Pushes: a place, chunks to every member, a description as soon as there is one, a receipt. The
  * same bytes go again under the same name until there is one. */
 #include "client/session.h"
 
@@ -40,6 +40,8 @@ static void ask(struct session *session, struct session_push *push)
 
 static void describe(struct session *session, const struct session_push *push)
 {
+    if (push->what.filling)
+        return;
     session_tell(session, MESSAGE_DESCRIBE)->describe =
         (struct message_describe){.name = name_of(session, push->sequence),
                                   .slot = push->slot,
@@ -52,42 +54,6 @@ static void describe(struct session *session, const struct session_push *push)
                                   .digest = push->what.digest};
 }
 
-/* One chunk of member's range, from the session's idea of where it lies. */
-static void send_chunk(struct session *session, struct session_push *push, uint32_t index)
-{
-    const struct session_member *member = &session->members[index];
-    const uint64_t offset = push->next[index] * session->chunk_bytes;
-    const uint64_t rest = member->bytes - offset;
-    struct head_chunk head = {.kind = HEAD_CHUNK,
-                              .dtype = HEAD_FLOAT32,
-                              .session = member->number,
-                              .epoch = session->epoch,
-                              .slot = push->slot,
-                              .generation = push->generation,
-                              .sequence = push->sequence,
-                              .basis = push->what.basis,
-                              .digest = push->what.digest,
-                              .offset = offset};
-    head.length = (uint32_t)(rest < session->chunk_bytes ? rest : session->chunk_bytes);
-    struct session_action *action =
-        session_act(session, member->bytes ? SESSION_CHUNK : SESSION_HEAD);
-    action->member = index;
-    action->buffer = push->what.buffer;
-    if (session->plant.other_bytes && push->tries > 1)
-        action->buffer = (push->what.buffer + 1) % OUTSTANDING_MAX;
-    action->offset = member->offset + offset;
-    action->length = head.length;
-    action->token = (uint64_t)push->what.buffer << 32 | index;
-    memcpy(&action->head, &head, sizeof head);
-    if (member->bytes) {
-        push->in_flight[index]++;
-        session->members[index].in_flight++;
-    }
-    push->next[index]++;
-    if (push->next[index] * session->chunk_bytes >= member->bytes)
-        push->next[index] = UINT64_MAX;
-}
-
 /* Elder pushes first, and no more than SESSION_CHUNKS_AHEAD to one member, whatever the number of
  * pushes. */
 static void send_more(struct session *session, uint32_t index)
@@ -97,13 +63,12 @@ static void send_more(struct session *session, uint32_t index)
     const uint32_t ahead =
         session->options.parts ? session_part_ahead(session) : SESSION_CHUNKS_AHEAD;
     while (push && member->state == MEMBER_OPEN && member->in_flight < ahead) {
-        if (push->state == PUSH_SENDING && push->next[index] != UINT64_MAX &&
-            session->options.parts)
-            session_part_send(session, push, index);
-        else if (push->state == PUSH_SENDING && push->next[index] != UINT64_MAX)
-            send_chunk(session, push, index);
-        else
+        if (!session_chunk_ready(session, push, index))
             push = next_push(session, push->sequence);
+        else if (session->options.parts)
+            session_part_send(session, push, index);
+        else
+            session_chunk_send(session, push, index);
     }
 }
 
@@ -160,7 +125,8 @@ void session_push_place(struct session *session, const struct message_place *giv
     if (given->name.worker != session->worker || given->name.incarnation != session->incarnation)
         return;
     struct session_push *push = find(session, given->name.sequence);
-    if (push && push->state == PUSH_WANTS_PLACE && push->generation == given->generation) {
+    if (push && push->state == PUSH_WANTS_PLACE && push->generation == given->generation &&
+        !push->what.filling) {
         held(session, push);
     } else if (push && push->state == PUSH_WANTS_PLACE) {
         place(session, push, given->slot, given->generation);
@@ -173,13 +139,15 @@ void session_push_place(struct session *session, const struct message_place *giv
     }
 }
 
-/* The verdict is told when nothing of the push is in flight any more: only then is the buffer free
- * to be filled again. */
+/* The verdict is told when nothing of the push is in flight or being made any more: only then is
+ * the buffer free to be filled again. */
 static void finish_if_quiet(struct session *session, struct session_push *push)
 {
     for (uint32_t i = 0; i < MEMBERS_MAX; i++)
         if (push->in_flight[i])
             return;
+    if (push->what.filling)
+        return;
     struct session_action *action = session_act(session, SESSION_VERDICT);
     action->buffer = push->what.buffer;
     action->status = push->status;
@@ -197,6 +165,26 @@ static void finish(struct session *session, struct session_push *push,
     push->receipt = *receipt;
     push->resend_ns = INT64_MAX;
     finish_if_quiet(session, push);
+}
+
+void session_push_filled(struct session *session, const struct session_push_request *what)
+{
+    ASSERT(what->buffer < session->options.outstanding);
+    struct session_push *push = &session->pushes[what->buffer];
+    ASSERT(push->state != PUSH_FREE && push->what.filling);
+    push->what.filling = what->filling;
+    push->what.filled = what->filled;
+    if (!what->filling) {
+        push->what.norm = what->norm;
+        push->what.digest = what->digest;
+    }
+    if (push->state == PUSH_ENDING)
+        finish_if_quiet(session, push);
+    if (push->state != PUSH_SENDING)
+        return;
+    describe(session, push);
+    for (uint32_t i = 0; i < session->members_count; i++)
+        send_more(session, i);
 }
 
 /* Whether QUEUE_FULL is the answer to the newest ask: if not, a later one has got the place. */

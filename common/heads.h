@@ -68,6 +68,10 @@ struct head_welcome { /* and DENY */
 
 enum { PART_LAST = 1 }; /* flags of PART: this rank has nothing more for this shard */
 
+/* flags of CHUNK: the digest is there. Without it the digest is 0: the gradient's end is not made
+ * yet while its begin is on its way. The last chunk of a range has it. */
+enum { CHUNK_SEALED = 1 };
+
 struct head_chunk { /* and PART, a piece of a rank's share */
     uint8_t kind;
     uint8_t dtype;
@@ -78,7 +82,8 @@ struct head_chunk { /* and PART, a piece of a rank's share */
     uint64_t generation;
     uint64_t sequence;
     uint64_t basis;  /* PART: bytes of this rank's share that went to this shard before */
-    uint64_t digest; /* of the whole gradient, all shards; PART: of the rank's share */
+    uint64_t digest; /* of the whole gradient, all shards, or 0: CHUNK_SEALED; PART: of the rank's
+                        share */
     uint64_t offset; /* bytes within this shard's range */
     uint32_t length; /* bytes of the body */
     uint32_t crc;    /* CRC32C of the body */

@@ -59,6 +59,7 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->chunks =
         (uint32_t)((shard->body_bytes + options->chunk_bytes - 1) / options->chunk_bytes);
     shard->bit_words = (shard->chunks + 63) / 64;
+    shard->chunk_blocks = (uint32_t)arithmetic_blocks(options->chunk_bytes / sizeof(float));
     const uint64_t tile = options->tile_elements ? options->tile_elements : TILE_ELEMENTS;
     shard->tile = tile < range.elements ? tile : range.elements;
     shard->journal.bytes = options->warm ? journal_bytes(options) : 0;
@@ -94,6 +95,8 @@ void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *byte
     at->pieces = take(&end, shard->pieces_count * sizeof(struct arithmetic_range));
     at->sums =
         take(&end, (shard->sum_pieces ? 2 * shard->sum_pieces : shard->blocks) * sizeof(double));
+    at->chunk_sums = take(&end, (uint64_t)options->member.slots * shard->chunks *
+                                    shard->chunk_blocks * sizeof(double));
     at->ratios = take(&end, shard->ratios_count * sizeof(float));
     at->moments = take(&end, 2 * shard->moments_count * sizeof(struct moments));
     at->kept = take(&end, (uint64_t)kept_places(shard) * sizeof(struct record));

@@ -100,8 +100,9 @@ struct shard_event {
     uint64_t token;
     gradweir_status status;
     uint32_t crc;          /* LANDED: CRC32C of the body as it lies in the slot */
-    uint32_t largest_bits; /* DONE of SCAN: of the largest magnitude; bits of Inf or NaN when there
-                              is one */
+    bool measured;         /* LANDED: by shard_measure_body */
+    uint32_t largest_bits; /* LANDED and measured, DONE of SCAN: of the largest magnitude; bits of
+                              Inf or NaN when there is one */
     uint64_t not_finite;   /* DONE of SCAN: first such element of the range, or UINT64_MAX */
     double sum_squares;    /* DONE of SCAN */
 };
@@ -111,7 +112,8 @@ enum shard_action_kind {
     SHARD_REPLY,    /* head and `length` bytes at `offset` to peer; SENT with token comes back when
                        token != 0. The crc of a PARAMETERS head is the shell's to fill in: CRC32C of
                        the body, just before it leaves */
-    SHARD_TAKE,     /* let the offered body move to `offset`; LANDED with token comes back */
+    SHARD_TAKE,     /* let the offered body move to `offset`; LANDED with token comes back, and
+                       what shard_measure_body tells of it */
     SHARD_REFUSE,   /* throw the offered body away */
     SHARD_HANGUP,   /* end this peer's connection; PEER_LOST comes back */
     SHARD_SCAN,     /* measure `length` bytes of float32 at `offset`; DONE with token comes back */
@@ -153,6 +155,13 @@ const struct arithmetic_plan *shard_plan(struct shard *shard);
 void shard_work(struct shard *shard, struct arithmetic_work *work);
 float *shard_average(struct shard *shard);
 double *shard_sums(struct shard *shard); /* as shard_sums.c says */
+
+/* The second half of a TAKE to `offset` that went well, while the body is still in the cache:
+ * CRC32C and, of a chunk, sums of squares (into the arena) and the largest magnitude. `landed` has
+ * its token and length, and gets crc, measured and largest_bits. A gradient whose chunks were all
+ * measured needs no SCAN. */
+void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
+                        struct shard_event *landed);
 
 /* The second half of an AVERAGE job: the sum of squares of each of the model's blocks within
  * [begin, end) of the average, into shard_sums; and the average's digests. */

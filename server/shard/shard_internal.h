@@ -2,8 +2,9 @@
  * in the arena and refers to its parts by offset.
  *
  *   arena:  struct shard | sessions | pulls | records | chunk bits | shares | journal |
- *           pieces | sums | trust ratios | moments, twice | kept records | layout | digests | a
- * tile's state to redo | slots (gradients) | parameter slots | optimizer states | average
+ *           pieces | sums | sums of chunks | trust ratios | moments, twice | kept records | layout
+ * | digests | a tile's state to redo | slots (gradients) | parameter slots | optimizer states |
+ * average
  *
  * What lies before the journal is control memory, and each byte of it is one of three kinds:
  * kept (journal_keep before it changes, so that an event happens whole or not at all), of the
@@ -19,7 +20,7 @@
 
 enum {
     PARAMETER_SLOTS_MAX = 64,
-    SHARD_FORMAT = 3,     /* of the arena: raise it when the meaning of its bytes changes */
+    SHARD_FORMAT = 4,     /* of the arena: raise it when the meaning of its bytes changes */
     KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
@@ -35,11 +36,14 @@ struct slot {
     struct name name;
     uint64_t peer; /* who sends it */
     uint64_t digest, basis, received;
-    uint32_t ranks;               /* that fill it in shares; 0: it comes in chunks */
-    uint32_t in_flight;           /* bodies on their way into it */
-    bool unquiet;                 /* bodies of a dead process may still land in it */
-    bool bad;                     /* a checksum or the geometry was wrong */
-    bool scanning, told;          /* measured; LANDED was said */
+    uint64_t measured;     /* bytes of these that were measured when they landed: landing.c */
+    uint32_t largest_bits; /* of these */
+    bool sealed;           /* the digest is known */
+    uint32_t ranks;        /* that fill it in shares; 0: it comes in chunks */
+    uint32_t in_flight;    /* bodies on their way into it */
+    bool unquiet;          /* bodies of a dead process may still land in it */
+    bool bad;              /* a checksum or the geometry was wrong */
+    bool scanning, told;   /* measured; LANDED was said */
     struct message_landed landed; /* what was said */
     bool closing;
     uint64_t close_generation, close_after;
@@ -108,8 +112,8 @@ struct stepping {
 
 /* Where things lie, bytes from the arena's start. */
 struct offsets {
-    uint64_t sessions, pulls, records, bits, shares, journal, pieces, sums, ratios, moments, kept,
-        layout, digests, redo, slots, parameters, states, average;
+    uint64_t sessions, pulls, records, bits, shares, journal, pieces, sums, chunk_sums, ratios,
+        moments, kept, layout, digests, redo, slots, parameters, states, average;
 };
 
 /* Whom it follows: shard_epoch.c. */
@@ -140,7 +144,8 @@ struct shard {
     uint64_t slot_stride, parameter_stride, state_stride;
     uint64_t tile; /* elements of one STEP action */
     uint32_t states_count, pieces_count, chunks, bit_words;
-    uint64_t sum_pieces; /* LAMB: tensors within blocks, each with two sums; else 0 */
+    uint32_t chunk_blocks; /* blocks that a chunk is measured in */
+    uint64_t sum_pieces;   /* LAMB: tensors within blocks, each with two sums; else 0 */
     uint32_t
         ratios_count; /* LAMB: tensors of the model; else 0. Dead until summed_version counts */
     bool average;     /* there is room for one */
@@ -274,6 +279,11 @@ int64_t slots_next(const struct shard *shard);
 void slot_complete(struct shard *shard, uint32_t slot);
 void slot_mark_bad(struct shard *shard, uint32_t slot);
 bool slot_has_chunk(struct shard *shard, uint32_t slot, uint64_t chunk);
+
+/* landing.c */
+void landing_count(struct slot *slot, const struct shard_event *event);
+bool landing_measured(const struct shard *shard, uint32_t slot); /* all of it, and finite */
+double landing_sum(struct shard *shard, uint32_t slot);          /* of squares, when measured */
 
 /* shares.c */
 struct share *shares_of(struct shard *shard, uint32_t slot); /* RANKS_MAX of them */

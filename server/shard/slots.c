@@ -1,8 +1,10 @@
 /* Gradients that land: generations, chunks, closing.
  *
- *     free --first chunk--> landing --all chunks, scanned--> told --CLOSE applied--> free
- *                              |                                       ^
- *                              +------------ CLOSE, nothing in flight -+
+ *     free --first chunk--> landing --all chunks, measured--> told --CLOSE applied--> free
+ *                              |                                        ^
+ *                              +------------- CLOSE, nothing in flight -+
+ *
+ * Chunks are measured as they land; a SCAN of the whole is for what was not, or is not finite.
  *
  * A generation that was closed never lands again: its late chunks are refused by number. */
 #include "server/shard/shard_internal.h"
@@ -72,10 +74,11 @@ void slot_complete(struct shard *shard, uint32_t index)
     struct slot *slot = &shard->slots[index];
     if (slot->bad || slot->told || slot->scanning || slot->closing)
         return;
-    struct shard_event nothing = {.not_finite = UINT64_MAX};
-    if (shard->elements == 0) {
-        nothing.not_finite = moments_not_finite(shard, index);
-        say_landed(shard, index, &nothing);
+    struct shard_event scan = {.largest_bits = slot->largest_bits, .not_finite = UINT64_MAX};
+    if (landing_measured(shard, index)) {
+        scan.sum_squares = landing_sum(shard, index);
+        scan.not_finite = moments_not_finite(shard, index);
+        say_landed(shard, index, &scan);
         return;
     }
     slot->scanning = true;
@@ -137,11 +140,30 @@ static void open_slot(struct shard *shard, const struct head_chunk *head,
                                    .incarnation = session->incarnation,
                                    .sequence = head->sequence},
                           .ranks = session->ranks,
-                          .digest = whole ? head->digest : 0,
                           .basis = whole ? head->basis : 0};
     memset(bits_of(shard, head->slot), 0, shard->bit_words * sizeof(uint64_t));
     if (!whole)
         shares_open(shard, head->slot);
+}
+
+/* The first chunk that has the digest seals the gradient; chunks that left before may come after.
+ */
+static bool seal(struct slot *slot, const struct head_chunk *head)
+{
+    if (!(head->flags & CHUNK_SEALED))
+        return head->digest == 0;
+    if (slot->sealed)
+        return slot->digest == head->digest;
+    slot->sealed = true;
+    slot->digest = head->digest;
+    return true;
+}
+
+static void complete_if_whole(struct shard *shard, uint32_t index)
+{
+    const struct slot *slot = &shard->slots[index];
+    if (slot->sealed && slot->received == shard->body_bytes)
+        slot_complete(shard, index);
 }
 
 static bool right_shape(const struct shard *shard, const struct head_chunk *head, uint64_t length)
@@ -206,16 +228,16 @@ void slot_chunk(struct shard *shard, const struct shard_event *event)
         return;
     }
     slot->peer = event->peer;
-    const bool same = slot->name.sequence == head.sequence && slot->digest == head.digest &&
-                      slot->basis == head.basis;
-    if (!same || !right_shape(shard, &head, event->length) || head.dtype != HEAD_FLOAT32) {
+    const bool same = slot->name.sequence == head.sequence && slot->basis == head.basis;
+    if (!same || !right_shape(shard, &head, event->length) || head.dtype != HEAD_FLOAT32 ||
+        !seal(slot, &head)) {
         refuse(shard, event);
         slot_mark_bad(shard, head.slot);
-    } else if (event->length) {
-        take(shard, &head, event);
-    } else {
-        slot_complete(shard, head.slot);
+        return;
     }
+    if (event->length)
+        take(shard, &head, event);
+    complete_if_whole(shard, head.slot);
 }
 
 void slot_landed(struct shard *shard, const struct shard_event *event)
@@ -232,6 +254,7 @@ void slot_landed(struct shard *shard, const struct shard_event *event)
         bits[chunk / 64] &= ~(UINT64_C(1) << (chunk % 64)); /* it may come again */
     } else {
         slot->received += event->length;
+        landing_count(slot, event);
         shard->figures.bytes_in += event->length;
         digests_chunk(shard, index, chunk, event->crc);
         if (event->crc != (uint32_t)token_high(event->token) && !shard->plant.checksum_ignored) {
@@ -239,8 +262,7 @@ void slot_landed(struct shard *shard, const struct shard_event *event)
             slot_mark_bad(shard, index);
         }
     }
-    if (slot->received == shard->body_bytes)
-        slot_complete(shard, index);
+    complete_if_whole(shard, index);
     slots_free_due(shard);
 }
 
@@ -318,7 +340,7 @@ void slots_forget(struct shard *shard)
         struct slot *slot = &shard->slots[i];
         const bool torn = slot->in_flight > 0;
         if (torn && !slot->told)
-            slot->received = 0;
+            slot->received = slot->measured = slot->largest_bits = 0;
         if (slot->generation == 0 || (torn && !slot->told))
             memset(bits_of(shard, i), 0, shard->bit_words * sizeof(uint64_t));
         shares_forget(shard, i, torn && !slot->told);
@@ -338,7 +360,7 @@ void slots_revive(struct shard *shard)
             if (shard->slots[i].ranks)
                 shares_complete(shard, i);
             else
-                slot_complete(shard, i);
+                complete_if_whole(shard, i);
         }
 }
 

@@ -72,6 +72,7 @@ static bool sizes_sound(const struct shard *shard, const struct shard_options *o
         shard->moments_count > most / sizeof(struct moments) || shard->tile > shard->elements ||
         shard->states_count > ARITHMETIC_STATES_MAX || shard->chunks > CHUNKS_MAX ||
         shard->bit_words != (shard->chunks + 63) / 64 ||
+        shard->chunk_blocks != arithmetic_blocks(shard->options.chunk_bytes / sizeof(float)) ||
         shard->body_bytes !=
             shard->elements * sizeof(float) + shard->moments_count * sizeof(struct moments) ||
         shard->slot_stride < shard->body_bytes || shard->slot_stride > 8 * most ||
@@ -149,8 +150,9 @@ static bool slots_sound(const struct shard *shard)
 {
     for (uint32_t i = 0; i < shard->options.member.slots; i++) {
         const struct slot *slot = &shard->slots[i];
-        if (slot->received > shard->body_bytes || slot->name.worker >= WORKERS_MAX ||
-            slot->in_flight > CHUNKS_MAX || slot->ranks > RANKS_MAX)
+        if (slot->received > shard->body_bytes || slot->measured > slot->received ||
+            slot->name.worker >= WORKERS_MAX || slot->in_flight > CHUNKS_MAX ||
+            slot->ranks > RANKS_MAX)
             return false;
     }
     return true;

@@ -68,6 +68,7 @@ enum sim_event_kind {
     SIM_SENT,
     SIM_END,      /* one side of a data connection learns that it is gone */
     SIM_USER,     /* a worker's user has thought */
+    SIM_FILL,     /* more of a push's body is made */
     SIM_RESTART,  /* a worker's process starts (again) */
     SIM_CUT,      /* a connection over which too little came for too long breaks */
     SIM_SUPERVISE /* somebody looks whether a coordinator is needed */
@@ -182,13 +183,15 @@ struct sim_worker {
     enum user_phase phase;
     bool busy[OUTSTANDING_MAX], pulled_once;
     uint64_t basis, pushes;
-    double norms[OUTSTANDING_MAX]; /* of what lies in its buffers */
+    double norms[OUTSTANDING_MAX];                       /* of what lies in its buffers */
+    struct session_push_request making[OUTSTANDING_MAX]; /* what it will be when it is filled */
     uint32_t since_pull;
     uint32_t connections[SIM_SHARDS]; /* by member; 0: none */
     uint32_t verdicts, pulls;         /* since the calm began */
     bool has_old;
     struct message old; /* something it once said, of any incarnation */
     uint8_t buffers[OUTSTANDING_MAX][SIM_BODY_BYTES];
+    uint8_t made[OUTSTANDING_MAX][SIM_BODY_BYTES]; /* what is not in them yet */
     uint8_t receive[SIM_BODY_BYTES];
 };
 
@@ -279,6 +282,7 @@ struct reference {
     X(old_epochs, "messages of an epoch that is over")                                             \
     X(not_finite, "gradients with NaN, Inf or a huge element")                                     \
     X(bad_moments, "gradients with NaN in their MOMENTS")                                          \
+    X(fillings, "gradients that leave while they are made")                                        \
     X(odd_bases, "gradients of a version long past or not yet made")                               \
     X(tunes, "settings changed")                                                                   \
     X(tiny_queues, "jobs with a queue of 1 to 3")                                                  \

@@ -115,6 +115,7 @@ void group_ends(struct sim *sim);
 void worker_restart_later(struct sim *sim, uint32_t worker);
 void worker_exit(struct sim *sim, uint32_t worker);
 void worker_user(struct sim *sim, uint32_t worker);
+void worker_fill(struct sim *sim, uint32_t index, uint32_t buffer);
 
 /* sim_faults.c, sim_faults_network.c, sim_faults_server.c */
 void faults_next(struct sim *sim);

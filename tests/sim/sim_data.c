@@ -288,11 +288,16 @@ static void body_lands(struct sim *sim, struct sim_body *body, enum sim_side sid
     }
     sim->counts.torn_bodies += !whole;
     body->landed = true;
-    deliver(sim, body, side,
-            (struct shard_event){.kind = SHARD_LANDED,
+    struct shard_event landed = {.kind = SHARD_LANDED,
                                  .token = body->token,
-                                 .status = whole ? GRADWEIR_OK : GRADWEIR_ERR_LOST,
-                                 .crc = checksum_crc32c(0, target, body->length)});
+                                 .length = body->length,
+                                 .status = whole ? GRADWEIR_OK : GRADWEIR_ERR_LOST};
+    if (side == SIDE_SHARD && whole)
+        shard_measure_body(sim->shards[connection->shard].shard, &arithmetic_scalar, body->target,
+                           &landed);
+    else
+        landed.crc = checksum_crc32c(0, target, body->length);
+    deliver(sim, body, side, landed);
     if (whole && !body->returned)
         body_event(sim, body, SIM_SENT, body->from);
     release(body);

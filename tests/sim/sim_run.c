@@ -246,6 +246,7 @@ static void worker_event(struct sim *sim, const struct sim_event *event)
             worker_step(sim, worker, (struct session_event){.kind = SESSION_DOWN});
         break;
     case SIM_USER: worker_user(sim, worker); break;
+    case SIM_FILL: worker_fill(sim, worker, event->what); break;
     default: worker_start(sim, worker); break;
     }
 }
@@ -281,6 +282,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
     case SIM_UP:
     case SIM_DOWN:
     case SIM_USER:
+    case SIM_FILL:
     case SIM_RESTART:
         if (actor_role(event->actor) == WORKER)
             worker_event(sim, event);

@@ -56,6 +56,51 @@ static uint64_t choose_basis(struct sim *sim, uint64_t basis)
     return random_below(&sim->random, basis + 1);
 }
 
+static void fill_later(struct sim *sim, uint32_t index, uint32_t buffer)
+{
+    event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, 0.5),
+                                      .kind = SIM_FILL,
+                                      .actor = actor_worker(index),
+                                      .process = sim->actors[actor_worker(index)].process,
+                                      .what = buffer});
+}
+
+/* The next piece of a body is made, or its end. */
+void worker_fill(struct sim *sim, uint32_t index, uint32_t buffer)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    struct session_push_request now = worker->making[buffer];
+    now.filled += random_below(&sim->random, sim->body_bytes + 1);
+    now.filling = now.filled < sim->body_bytes && chance(&sim->random, 0.7);
+    if (!now.filling || now.filled > sim->body_bytes)
+        now.filled = sim->body_bytes;
+    worker->making[buffer].filled = now.filled;
+    memcpy(worker->buffers[buffer], worker->made[buffer], now.filled);
+    if (now.filling) {
+        now.norm = 0;
+        now.digest = 0;
+        fill_later(sim, index, buffer);
+    }
+    worker_step(sim, index, (struct session_event){.kind = SESSION_FILLED, .push = now});
+}
+
+/* Mostly of a whole body, now and then of one that is still made. */
+static void begin_push(struct sim *sim, uint32_t index, struct session_push_request request)
+{
+    struct sim_worker *worker = &sim->workers[index];
+    worker->making[request.buffer] = request;
+    if (!group_has(sim, index) && chance(&sim->random, 0.4)) {
+        sim->counts.fillings++;
+        memcpy(worker->made[request.buffer], worker->buffers[request.buffer], sim->body_bytes);
+        memset(worker->buffers[request.buffer], 0x55, sim->body_bytes);
+        request.filling = true;
+        request.norm = 0;
+        request.digest = 0;
+        fill_later(sim, index, request.buffer);
+    }
+    worker_step(sim, index, (struct session_event){.kind = SESSION_PUSH, .push = request});
+}
+
 static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purpose)
 {
     struct sim_worker *worker = &sim->workers[index];
@@ -87,7 +132,7 @@ static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purp
     worker->norms[buffer] = request.norm;
     if (group_has(sim, index))
         request.digest = group_share(sim, 0, body);
-    worker_step(sim, index, (struct session_event){.kind = SESSION_PUSH, .push = request});
+    begin_push(sim, index, request);
     if (group_has(sim, index))
         group_push(sim, request);
 }

@@ -230,6 +230,7 @@ uint32_t rig_hello(struct rig *rig, uint32_t worker, uint64_t peer)
 struct head_chunk rig_chunk_head(uint32_t session, uint32_t slot, const void *body, uint64_t length)
 {
     return (struct head_chunk){.kind = HEAD_CHUNK,
+                               .flags = CHUNK_SEALED,
                                .session = session,
                                .epoch = 1,
                                .slot = slot,

@@ -237,3 +237,87 @@ Test(session_push, hears_no_receipt_of_another_incarnation)
     bench_hear(0, &message);
     cr_assert_eq(bench_count(SESSION_VERDICT), 0);
 }
+
+/* A body of CHUNK-sized chunks whose first `filled` bytes are made. */
+static void fill(bool filling, uint64_t filled)
+{
+    bench_step((struct session_event){
+        .kind = SESSION_FILLED,
+        .push = {.buffer = 0, .filling = filling, .filled = filled, .norm = 2, .digest = 98}});
+}
+
+static void begin_filling(void)
+{
+    bench_come_in(1);
+    session.chunk_bytes = 64;
+    bench_give_place(1, 9, 0);
+    bench_step((struct session_event){
+        .kind = SESSION_PUSH,
+        .push = {.purpose = PURPOSE_GRADIENT, .samples = 1, .basis = 5, .filling = true}});
+    cr_assert_eq(bench_count(SESSION_CHUNK), 0);
+}
+
+static struct head_chunk chunk_head(uint32_t n)
+{
+    struct head_chunk head;
+    memcpy(&head, &bench_nth(SESSION_CHUNK, n)->head, sizeof head);
+    return head;
+}
+
+Test(session_push, sends_what_is_made_while_the_rest_is_made_and_seals_it_at_the_end)
+{
+    const uint64_t half = FIRST_HALF * sizeof(float), all = ELEMENTS * sizeof(float);
+    begin_filling();
+    fill(true, 127);
+    cr_assert_eq(bench_count(SESSION_CHUNK), 1);
+    cr_assert(chunk_head(0).flags == 0 && chunk_head(0).digest == 0);
+    cr_assert_null(bench_said(MESSAGE_DESCRIBE));
+    fill(true, 128);
+    cr_assert_eq(bench_count(SESSION_CHUNK), 1);
+    cr_assert_eq(chunk_head(0).offset, 64);
+    uint64_t sent = 128, sealed = 0;
+    for (uint64_t at = half; at <= all; at += all - half) {
+        fill(at < all, at);
+        while (bench_count(SESSION_CHUNK) || session.members[0].in_flight ||
+               session.members[1].in_flight) {
+            for (uint32_t i = 0; i < bench_count(SESSION_CHUNK); i++) {
+                const struct session_action *chunk = bench_nth(SESSION_CHUNK, i);
+                cr_assert_leq(chunk->offset + chunk->length, at);
+                sent += chunk->length;
+                sealed += chunk_head(i).flags == CHUNK_SEALED && chunk_head(i).digest == 98;
+            }
+            const uint32_t member = session.members[0].in_flight ? 0 : 1;
+            if (!session.members[member].in_flight)
+                break;
+            bench_sent(0, member, GRADWEIR_OK, 0);
+        }
+        cr_assert(at == all || (sealed == 0 && sent == half - (half % 64 ? half % 64 : 64)));
+    }
+    cr_assert_eq(sent, all);
+    cr_assert_geq(sealed, 2);
+}
+
+Test(session_push, a_verdict_on_what_is_still_made_waits_for_its_end)
+{
+    begin_filling();
+    fill(true, 64);
+    bench_sent(0, 0, GRADWEIR_OK, 0);
+    bench_judge(1, VERDICT_STALE, 1);
+    cr_assert_eq(bench_count(SESSION_VERDICT), 0);
+    fill(true, 128);
+    cr_assert_eq(bench_count(SESSION_VERDICT) + bench_count(SESSION_CHUNK), 0);
+    fill(false, ELEMENTS * sizeof(float));
+    cr_assert_eq(bench_count(SESSION_VERDICT), 1);
+    cr_assert_null(bench_said(MESSAGE_DESCRIBE));
+}
+
+Test(session_push, a_member_that_comes_back_gets_again_what_is_made_so_far)
+{
+    begin_filling();
+    fill(true, 128);
+    bench_step((struct session_event){.kind = SESSION_PEER_LOST, .member = 0, .now_ns = 1});
+    bench_step((struct session_event){.kind = SESSION_TICK, .now_ns = 1 + RETRY});
+    bench_open_member(0, 20);
+    cr_assert_eq(bench_count(SESSION_CHUNK), 2);
+    cr_assert(chunk_head(0).offset == 0 && chunk_head(1).offset == 64 && chunk_head(1).flags == 0);
+}

@@ -200,6 +200,8 @@ Test(shard_slots, no_head_reaches_beyond_its_slot)
         head.offset = odd[random_below(&random, 9)];
         head.length = (uint32_t)odd[random_below(&random, 9)];
         head.generation = i + random_below(&random, 3);
+        head.flags = (uint16_t)random_below(&random, 4);
+        head.digest = (head.flags & CHUNK_SEALED) || random_below(&random, 8) == 0 ? 77 : 0;
         const uint64_t length =
             random_below(&random, 2) ? head.length : odd[random_below(&random, 9)];
         rig_head(&rig, 50, &head, length);

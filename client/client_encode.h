@@ -1,0 +1,34 @@
+/* A push's floats into its send buffer, a stretch at a time: client_encode.c. */
+#ifndef GRADWEIR_CLIENT_CLIENT_ENCODE_H
+#define GRADWEIR_CLIENT_CLIENT_ENCODE_H
+
+#include "client/client_internal.h"
+
+enum client_source { CLIENT_GRADIENT, CLIENT_PARAMETERS, CLIENT_ACCUMULATED };
+
+struct client_encoding {
+    struct gradweir_client *client;
+    enum client_source source;
+    uint32_t buffer;
+    uint64_t at;     /* elements that are in */
+    uint32_t tensor; /* of model->by_offset: where the next block begins */
+    double sum_squares;
+    uint64_t filled; /* bytes of the send buffer that will not change any more */
+    double norm;     /* of the whole, and its digest: once all is in */
+    uint64_t digest;
+};
+
+/* The memory that `source` means is there (client_body_has_...). */
+void client_encode_begin(struct client_encoding *encoding, struct gradweir_client *client,
+                         enum client_source source, uint32_t buffer);
+
+/* Goes on for at least `bytes` more of the send buffer (whole blocks), or to the end. False: all is
+ * in, MOMENTS too, with norm and digest. */
+bool client_encode_more(struct client_encoding *encoding, uint64_t bytes);
+
+/* Makes the body of a push (buffer, purpose, basis, samples are filled in) and hands it to the
+ * session, chunk by chunk; norm and digest come back in *what. */
+void client_encode_push(struct gradweir_client *client, enum client_source source,
+                        struct session_push_request *what);
+
+#endif

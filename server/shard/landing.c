@@ -1,0 +1,76 @@
+/* What a body is measured by while it is still in the cache: its checksum and, of a chunk, whether
+ * it is finite, its largest magnitude, its sum of squares. Sums are kept per block of a chunk and
+ * added in the order of blocks once the gradient is whole, so it does not matter in which order
+ * chunks came. They are dead until the slot's `measured` counts them. */
+#include "common/checksum.h"
+#include "server/shard/shard_internal.h"
+
+/* The sums of one chunk. */
+static double *sums_of(struct shard *shard, uint32_t slot, uint64_t chunk)
+{
+    double *all = at_offset(shard, shard->at.chunk_sums);
+    return all + ((uint64_t)slot * shard->chunks + chunk) * shard->chunk_blocks;
+}
+
+/* Floats of a body that begins at `offset` of the range; behind them comes the tail of MOMENTS. */
+static uint64_t floats_of(const struct shard *shard, uint64_t offset, uint64_t length)
+{
+    const uint64_t floats = shard->elements * sizeof(float);
+    if (offset >= floats)
+        return 0;
+    return (length < floats - offset ? length : floats - offset) / sizeof(float);
+}
+
+void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
+                        struct shard_event *landed)
+{
+    const unsigned char *body = shard_address(shard, offset);
+    const uint64_t chunk = token_low(landed->token) / SLOTS_MAX;
+    const uint32_t slot = (uint32_t)(token_low(landed->token) % SLOTS_MAX);
+    const bool is_chunk = token_kind(landed->token) == TOKEN_CHUNK;
+    const uint64_t n =
+        is_chunk ? floats_of(shard, offset - slot_offset(shard, slot), landed->length) : 0;
+    double *sums = is_chunk ? sums_of(shard, slot, chunk) : NULL;
+    uint32_t crc = 0, largest = 0;
+    for (uint64_t at = 0; at < n; at += ARITHMETIC_BLOCK) {
+        struct arithmetic_measure block;
+        const uint64_t some = n - at < ARITHMETIC_BLOCK ? n - at : ARITHMETIC_BLOCK;
+        const unsigned char *from = body + at * sizeof(float);
+        crc = checksum_crc32c(crc, from, some * sizeof(float));
+        arithmetic->measure(ARITHMETIC_F32, from, some, &block);
+        largest = block.largest_bits > largest ? block.largest_bits : largest;
+        *sums++ = block.sum_squares;
+    }
+    const uint64_t bytes = n * sizeof(float);
+    landed->crc = checksum_crc32c(crc, body + bytes, landed->length - bytes);
+    landed->measured = is_chunk;
+    landed->largest_bits = largest;
+}
+
+void landing_count(struct slot *slot, const struct shard_event *event)
+{
+    if (!event->measured)
+        return;
+    slot->measured += event->length;
+    if (event->largest_bits > slot->largest_bits)
+        slot->largest_bits = event->largest_bits;
+}
+
+bool landing_measured(const struct shard *shard, uint32_t slot)
+{
+    return shard->elements == 0 || (shard->slots[slot].measured == shard->body_bytes &&
+                                    arithmetic_finite(shard->slots[slot].largest_bits));
+}
+
+double landing_sum(struct shard *shard, uint32_t slot)
+{
+    double sum = 0;
+    for (uint64_t chunk = 0; chunk < shard->chunks; chunk++) {
+        const uint64_t offset = chunk * shard->options.chunk_bytes;
+        const size_t blocks =
+            arithmetic_blocks(floats_of(shard, offset, shard->options.chunk_bytes));
+        for (size_t i = 0; i < blocks; i++)
+            sum += sums_of(shard, slot, chunk)[i];
+    }
+    return sum;
+}
