@@ -1,0 +1,286 @@
+/* Memory and clock of the floor: libc only, one thread. See floor.h. */
+#include "tests/bench/floor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { ALIGNED = 64, HUGE = 2 << 20, TRIES = 5 };
+
+/* What a rate times: the i-th gradient through one part. */
+typedef void floor_part(struct floor *floor, size_t i);
+
+struct floor {
+    const struct floor_loops *loops;
+    enum floor_optimizer optimizer;
+    size_t bytes, count; /* of a gradient; sources, and slots */
+    size_t turn;
+    char *sources, *slots, *memory;
+    size_t memory_bytes;
+    float *w, *m, *v;
+    struct floor_adam adam;
+    floor_part *land, *copy;
+    uint32_t crc; /* of the last; kept so that nothing is optimised away */
+    bool finite;
+    char ways[64];
+};
+
+const struct floor_loops *floor_choose(void)
+{
+#if defined(FLOOR_ALONE)
+    return &floor_plain;
+#elif defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return &floor_v4;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &floor_v3
+                                                                           : &floor_plain;
+#else
+    return &floor_plain;
+#endif
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static char *source(const struct floor *floor, size_t i)
+{
+    return floor->sources + i % floor->count * floor->bytes;
+}
+
+static char *slot(const struct floor *floor, size_t i)
+{
+    return floor->slots + i % floor->count * floor->bytes;
+}
+
+static void part_land(struct floor *floor, size_t i)
+{
+    floor->crc ^=
+        floor->loops->land(slot(floor, i), source(floor, i), floor->bytes, &floor->finite);
+}
+
+static void part_land_past(struct floor *floor, size_t i)
+{
+    floor->crc ^=
+        floor->loops->land_past(slot(floor, i), source(floor, i), floor->bytes, &floor->finite);
+}
+
+static void part_step(struct floor *floor, size_t i)
+{
+    const float *g = (const float *)(const void *)slot(floor, i);
+    const size_t n = floor->bytes / sizeof *g;
+    if (floor->optimizer == FLOOR_SGD)
+        floor->loops->sgd(floor->w, g, n, 1e-3f);
+    else
+        floor->loops->adam(floor->w, floor->m, floor->v, g, n, &floor->adam);
+}
+
+static void part_push(struct floor *floor, size_t i)
+{
+    floor->land(floor, i);
+    if (floor->finite)
+        part_step(floor, i);
+}
+
+static void part_memcpy(struct floor *floor, size_t i)
+{
+    memcpy(slot(floor, i), source(floor, i), floor->bytes);
+}
+
+static void part_copy_blocks(struct floor *floor, size_t i)
+{
+    for (size_t at = 0; at < floor->bytes; at += FLOOR_BLOCK) {
+        const size_t rest = floor->bytes - at;
+        memcpy(slot(floor, i) + at, source(floor, i) + at, rest < FLOOR_BLOCK ? rest : FLOOR_BLOCK);
+    }
+}
+
+static void part_copy_past(struct floor *floor, size_t i)
+{
+    floor->loops->copy_past(slot(floor, i), source(floor, i), floor->bytes);
+}
+
+static void triad_with(struct floor *floor, size_t i, bool past)
+{
+    float *a = (float *)(void *)slot(floor, i);
+    const float *b = (const float *)(const void *)source(floor, i);
+    const float *c = (const float *)(const void *)source(floor, i + 1);
+    const size_t n = floor->bytes / sizeof *a;
+    (past ? floor->loops->triad_past : floor->loops->triad)(a, b, c, n, 0.5f);
+}
+
+static void part_triad(struct floor *floor, size_t i)
+{
+    triad_with(floor, i, false);
+}
+
+static void part_triad_past(struct floor *floor, size_t i)
+{
+    triad_with(floor, i, true);
+}
+
+/* Payload per second of one part: as many at a time as take a measurable while. */
+static double rate(struct floor *floor, floor_part *part, double seconds)
+{
+    const size_t some = floor->bytes < (1 << 20) ? ((1 << 20) / floor->bytes) + 1 : 1;
+    const double begin = now();
+    size_t done = 0;
+    double end;
+    do {
+        for (size_t i = 0; i < some; i++)
+            part(floor, floor->turn++);
+        done += some;
+        end = now();
+    } while (end - begin < seconds);
+    return 1e-9 * (double)done * (double)floor->bytes / (end - begin);
+}
+
+static floor_part *better(struct floor *floor, floor_part *with_after, floor_part *a, floor_part *b,
+                          floor_part **kept)
+{
+    double best[2] = {0, 0};
+    floor_part *both[2] = {a, b};
+    for (int i = 0; i < TRIES; i++)
+        for (int k = 0; k < 2; k++) {
+            *kept = both[k];
+            const double here = rate(floor, with_after ? with_after : both[k], 0.02);
+            best[k] = here > best[k] ? here : best[k];
+        }
+    *kept = best[1] > best[0] ? b : a;
+    return *kept;
+}
+
+/* Cut from one mapping, each a little beside the others' place in the cache. */
+static char *cut(struct floor *floor, size_t *used, size_t bytes)
+{
+    char *piece = floor->memory + *used;
+    *used += (bytes + HUGE - 1) / HUGE * HUGE + 64 * ALIGNED;
+    return piece;
+}
+
+static bool take_memory(struct floor *floor)
+{
+    const size_t ring = floor->count * floor->bytes;
+    floor->memory_bytes = 2 * (ring + HUGE) + 3 * (floor->bytes + HUGE) + 6 * 64 * ALIGNED;
+    void *memory =
+        mmap(NULL, floor->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    madvise(memory, floor->memory_bytes, MADV_HUGEPAGE);
+    memset(memory, 0, floor->memory_bytes);
+    floor->memory = memory;
+    size_t used = 0;
+    floor->sources = cut(floor, &used, ring);
+    floor->slots = cut(floor, &used, ring);
+    floor->w = (float *)(void *)cut(floor, &used, floor->bytes);
+    floor->m = (float *)(void *)cut(floor, &used, floor->bytes);
+    floor->v = (float *)(void *)cut(floor, &used, floor->bytes);
+    float *g = (float *)(void *)floor->sources;
+    for (size_t i = 0; i < ring / sizeof *g; i++)
+        g[i] = 1e-3f * (float)((int)(i % 17) - 8);
+    return true;
+}
+
+struct floor *floor_open(size_t bytes, enum floor_optimizer optimizer)
+{
+    struct floor *floor = calloc(1, sizeof *floor);
+    if (!floor)
+        return NULL;
+    floor->loops = floor_choose();
+    floor->optimizer = optimizer;
+    floor->bytes = (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+    floor->count = (FLOOR_ROTATION + floor->bytes - 1) / floor->bytes;
+    if (floor->count < 2)
+        floor->count = 2;
+    floor->adam = (struct floor_adam){1e-3f, 0.9f, 0.999f, 1, 1e-8f};
+    if (!take_memory(floor)) {
+        free(floor);
+        return NULL;
+    }
+    floor->land = part_land;
+    better(floor, part_push, part_land, part_land_past, &floor->land);
+    better(floor, NULL, part_copy_blocks, part_copy_past, &floor->copy);
+    snprintf(floor->ways, sizeof floor->ways, "%s, lands %s the cache", floor->loops->name,
+             floor->land == part_land ? "through" : "past");
+    return floor;
+}
+
+void floor_close(struct floor *floor)
+{
+    if (!floor)
+        return;
+    munmap(floor->memory, floor->memory_bytes);
+    free(floor);
+}
+
+double floor_push_rate(struct floor *floor, double seconds)
+{
+    return rate(floor, part_push, seconds);
+}
+
+double floor_land_rate(struct floor *floor, double seconds)
+{
+    return rate(floor, floor->land, seconds);
+}
+
+double floor_step_rate(struct floor *floor, double seconds)
+{
+    return rate(floor, part_step, seconds);
+}
+
+double floor_copy_rate(struct floor *floor, double seconds)
+{
+    return rate(floor, floor->copy, seconds);
+}
+
+double floor_memcpy_rate(struct floor *floor, double seconds)
+{
+    return rate(floor, part_memcpy, seconds);
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+double floor_copy_limit(struct floor *floor, double seconds)
+{
+    const double libc = rate(floor, part_memcpy, seconds / 3);
+    const double past = rate(floor, part_copy_past, seconds / 3);
+    return larger(larger(libc, past), rate(floor, part_copy_blocks, seconds / 3));
+}
+
+double floor_triad(struct floor *floor, double seconds)
+{
+    const double through = rate(floor, part_triad, seconds / 2);
+    const double past = rate(floor, part_triad_past, seconds / 2);
+    return larger(through, past) * FLOOR_TRIAD_TRAFFIC / sizeof(float);
+}
+
+double floor_triad_on(float *a, const float *b, const float *c, size_t n, double seconds)
+{
+    const struct floor_loops *loops = floor_choose();
+    double best = 0;
+    for (int past = 0; past < 2; past++) {
+        const double begin = now();
+        double end, done = 0;
+        do {
+            (past ? loops->triad_past : loops->triad)(a, b, c, n, 0.5f);
+            done += (double)n * FLOOR_TRIAD_TRAFFIC;
+            end = now();
+        } while (end - begin < seconds / 2);
+        best = larger(best, 1e-9 * done / (end - begin));
+    }
+    return best;
+}
+
+const char *floor_ways(const struct floor *floor)
+{
+    return floor->ways;
+}
