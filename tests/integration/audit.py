@@ -7,17 +7,19 @@ lines, each before it acted on it:
     worker IDENTITY               who it is, once
     push                          before each push
     receipt SEQUENCE VERDICT INDEX    its receipt came
+    lost                          it was told that the fate of its push is unknown: its lease had ended
     end                           it ended by itself
 
 Holds: the log's chain of indexes is whole; every name has at most one verdict in the log; every receipt is in the log
 with the same verdict and index; nobody heard two receipts for one push; a worker that ended by itself heard as many
-verdicts as it pushed; what the log admitted and nobody heard is at most one push of a worker that was killed."""
+verdicts as it pushed, but for those it was told are lost; what the log admitted and nobody heard is at most these, and one
+push of a worker that was killed."""
 import collections
 import struct
 import sys
 
-JOIN, ADMIT, REFUSE, STEP = 2, 4, 5, 6
-ADMITTED = 1
+JOIN, LEAVE, ADMIT, REFUSE, STEP = 2, 3, 4, 5, 6
+ADMITTED, LEASE = 1, 2
 VERDICTS = ["NONE", "ADMITTED", "STALE", "FUTURE", "NOT_FINITE", "MISMATCH", "CANCELLED", "QUEUE_FULL"]
 # Where in a record's array the fields begin, behind kind, epoch, timeline, index, previous hash.
 FIELDS = 5
@@ -69,6 +71,7 @@ def read_log(path):
 class Log:
     def __init__(self, path, faults):
         self.identities = {}  # (worker, incarnation): identity
+        self.out = set()  # (worker, incarnation) whose lease had ended
         self.verdicts = {}  # (worker, incarnation, sequence): (verdict, index)
         self.epochs, self.steps, self.records = set(), 0, 0
         log = []
@@ -86,6 +89,8 @@ class Log:
             fields = record[FIELDS:]
             if kind == JOIN:
                 self.identities[(fields[0], fields[1])] = fields[4]
+            elif kind == LEAVE and fields[2] == LEASE:
+                self.out.add((fields[0], fields[1]))
             elif kind in (ADMIT, REFUSE):
                 name = tuple(fields[:3])
                 verdict = ADMITTED if kind == ADMIT else fields[5]
@@ -99,7 +104,7 @@ class Notes:
     """One worker process' file; the last line may be cut short by its death."""
 
     def __init__(self, path, faults):
-        self.path, self.identity, self.pushes, self.receipts, self.ended = path, None, 0, {}, False
+        self.path, self.identity, self.pushes, self.receipts, self.lost, self.ended = path, None, 0, {}, 0, False
         with open(path) as file:
             for line in file:
                 words = line.split()
@@ -111,29 +116,27 @@ class Notes:
                     self.pushes += 1
                 elif words[0] == "receipt":
                     number, verdict, index = int(words[1]), VERDICTS.index(words[2]), int(words[3])
-                    if number in self.receipts:
-                        faults.append(f"{path}: push {number} got two receipts")
-                    self.receipts[number] = (verdict, index)
+                    if index in self.receipts:
+                        faults.append(f"{path}: record {index} was heard twice")
+                    self.receipts[index] = (number, verdict)
+                elif words[0] == "lost":
+                    self.lost += 1
                 elif words[0] == "end":
                     self.ended = True
 
 
 def compare(log, notes, faults, counts):
     mine = [key for key, identity in log.identities.items() if identity == notes.identity]
-    if len(mine) > 1:
-        faults.append(f"{notes.identity} has {len(mine)} incarnations though it lived once")
-    sequences = {}
-    for key in mine:
-        for name, what in log.verdicts.items():
-            if name[:2] == key:
-                sequences[name[2]] = what
-    for number, receipt in notes.receipts.items():
-        counts[VERDICTS[receipt[0]]] += 1
-        if sequences.get(number) != receipt:
-            faults.append(f"{notes.path}: push {number} was told {receipt}, the log has {sequences.get(number)}")
-    unheard = [n for n, (verdict, _) in sequences.items() if n not in notes.receipts and verdict == ADMITTED]
+    if len(mine) > 1 + len(log.out.intersection(mine)):
+        faults.append(f"{notes.identity} has {len(mine)} incarnations, and {len(log.out.intersection(mine))} leases ended")
+    records = {index: (name[2], verdict) for name, (verdict, index) in log.verdicts.items() if name[:2] in mine}
+    for index, receipt in notes.receipts.items():
+        counts[VERDICTS[receipt[1]]] += 1
+        if records.get(index) != receipt:
+            faults.append(f"{notes.path}: heard {receipt} of record {index}, the log has {records.get(index)}")
+    unheard = [i for i, (_, verdict) in records.items() if i not in notes.receipts and verdict == ADMITTED]
     missing = notes.pushes - len(notes.receipts)
-    if missing > (0 if notes.ended else 1) or missing < 0:
+    if missing > notes.lost + (0 if notes.ended else 1) or missing < notes.lost:
         faults.append(f"{notes.path}: {notes.pushes} pushes and {len(notes.receipts)} receipts")
     if len(unheard) > max(missing, 0):
         faults.append(f"{notes.path}: admitted and never heard: {unheard}")
@@ -151,7 +154,7 @@ def main(recording, paths):
           f"{admitted} admitted")
     print(f"{len(paths)} worker processes: {counts['pushes']} pushes; heard " +
           ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name]) +
-          f"; admitted but never heard, by the killed: {counts['unheard']}")
+          f"; admitted but never heard, by the killed and the lost: {counts['unheard']}")
     if counts["ADMITTED"] + counts["unheard"] != admitted:
         faults.append(f"the log admitted {admitted}, the workers know of {counts['ADMITTED'] + counts['unheard']}")
     if not admitted or not counts["ADMITTED"]:

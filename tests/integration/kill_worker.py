@@ -1,4 +1,4 @@
-"""kill_worker.py ADDRESS IDENTITY NOTES STOP: pulls and pushes until the file STOP appears; notes every push before it and
+"""kill_worker.py ADDRESS IDENTITY NOTES STOP [network]: pulls and pushes until the file STOP appears; notes every push before it and
 every receipt before acting on it (audit.py). A little arithmetic stands for a loss: the parameters decide the gradient."""
 import os
 import sys
@@ -6,6 +6,7 @@ import sys
 import library
 
 ADDRESS, IDENTITY, NOTES, STOP = sys.argv[1:5]
+NETWORK = "network" in sys.argv[5:]  # over a network, so without keys and over tcp
 SIZES = (("body", 5000), ("head", 300))
 
 
@@ -15,7 +16,8 @@ def main():
     def note(text):
         os.write(notes, text.encode() + b"\n")
 
-    worker = library.Worker(ADDRESS, IDENTITY, SIZES, timeout_ms=20000).bind().offer()
+    worker = library.Worker(ADDRESS, IDENTITY, SIZES, timeout_ms=20000, insecure=NETWORK,
+                            transport="tcp" if NETWORK else "auto").bind().offer()
     note(f"worker {IDENTITY}")
     number = 0
     while not os.path.exists(STOP):
@@ -24,7 +26,13 @@ def main():
         for parameters, gradient in zip(worker.parameters, worker.gradients):
             gradient[number % len(gradient)] = 0.25 * parameters[number % len(parameters)] + 0.001 * (number % 7)
         note("push")
-        receipt = worker.wait(worker.send(1 + number % 3), 30000)
+        try:
+            receipt = worker.wait(worker.send(1 + number % 3), 30000)
+        except library.Failed as failed:
+            if "its fate is not known here" not in str(failed):
+                raise
+            note("lost")
+            continue
         note(f"receipt {receipt.sequence} {library.VERDICTS[receipt.verdict]} {receipt.index}")
     note("end")
     worker.close()

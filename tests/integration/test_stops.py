@@ -1,0 +1,123 @@
+"""Real processes that stop (SIGSTOP) for longer than they are waited for, or crawl."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import library
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def resident_kib(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+
+
+class Pushers:
+    """kill_worker.py processes and their notes."""
+
+    def __init__(self, test, address, *names):
+        self.test, self.folder = test, tempfile.TemporaryDirectory()
+        test.addCleanup(self.folder.cleanup)
+        self.processes = {}
+        for name in names:
+            self.processes[name] = subprocess.Popen([sys.executable, os.path.join(HERE, "kill_worker.py"), address, name,
+                                                     self.notes(name), self.path("stop")])
+            test.addCleanup(self.end, self.processes[name])
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def notes(self, name):
+        return self.path(name + ".notes")
+
+    def count(self, name):
+        try:
+            with open(self.notes(name)) as file:
+                return file.read().count(" ADMITTED ")
+        except OSError:
+            return 0
+
+    def go_on(self, name, count=20):
+        before = self.count(name)
+        library.until(lambda: self.count(name) >= before + count)
+
+    def finish(self, recording):
+        open(self.path("stop"), "w").close()
+        for name, process in self.processes.items():
+            self.test.assertEqual(process.wait(30), 0, name)
+        audit = subprocess.run([sys.executable, os.path.join(HERE, "audit.py"), recording, *map(self.notes, self.processes)],
+                               capture_output=True, text=True)
+        self.test.assertEqual(audit.returncode, 0, audit.stdout + audit.stderr)
+
+
+class Stops(unittest.TestCase):
+    def start(self, *arguments):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.recording = os.path.join(folder.name, "recording")
+        self.server = library.Server("--shards", "2", "--optimizer", "adam", "--record", self.recording, *arguments)
+        self.addCleanup(self.server.__exit__)
+
+    def test_a_worker_stopped_beyond_its_lease_leaves_and_joins_again_by_itself(self):
+        self.start("--lease", "300ms", "--heartbeat", "50ms", "--push_patience", "500ms")
+        pushers = Pushers(self, self.server.address, "stopped", "other")
+        for name in ("stopped", "other"):
+            pushers.go_on(name)
+        for _ in range(3):
+            pushers.processes["stopped"].send_signal(signal.SIGSTOP)
+            left = self.server.lines().count("worker stopped is gone: its lease is over")
+            library.until(lambda: self.server.lines().count("worker stopped is gone: its lease is over") > left)
+            before = pushers.count("stopped")
+            pushers.go_on("other")
+            self.assertEqual(pushers.count("stopped"), before)
+            pushers.processes["stopped"].send_signal(signal.SIGCONT)
+            pushers.go_on("stopped")
+        pushers.finish(self.recording)
+
+    def crawl(self, pid, ended):
+        """A process that runs a tenth of the time."""
+        while not ended.wait(0.01):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.09)
+            os.kill(pid, signal.SIGCONT)
+
+    def test_a_slow_shard_is_named_and_costs_time_but_no_memory(self):
+        self.start("--supervise", "on", "--queue", "4")
+        pushers = Pushers(self, self.server.address, "one", "two", "three")
+        for name in pushers.processes:
+            pushers.go_on(name)
+        pid = int(re.findall(r"shard 1 runs as process (\d+)", self.server.lines())[-1])
+        before = resident_kib(pid)
+        ended = threading.Event()
+        crawling = threading.Thread(target=self.crawl, args=(pid, ended))
+        crawling.start()
+        try:
+            reader = library.Worker(self.server.address, role=library.READER, sizes=())
+            self.addCleanup(reader.close)
+            library.until(lambda: any("shard 1" in wait for wait in json.loads(reader.status())["waits"]))
+            for name in pushers.processes:
+                pushers.go_on(name)
+            self.assertLessEqual(json.loads(reader.status())["queue_peak"], 4)
+        finally:
+            ended.set()
+            crawling.join()
+        self.assertLess(resident_kib(pid) - before, 4096)
+        pushers.finish(self.recording)
+
+
+if __name__ == "__main__":
+    unittest.main()
