@@ -130,7 +130,7 @@ uint32_t ledger_window(const struct ledger *ledger);
 /* The whole ledger as bytes and back (ledger_bytes.c), for a coordinator that takes over. Writing
  * needs at most LEDGER_BYTES_MAX; ERR_FULL when there is less room and it does not fit. Reading
  * takes exactly `count` bytes and trusts none: ERR_PROTOCOL, `out` is then of no use. */
-enum { LEDGER_BYTES_MAX = 512 << 10 };
+enum { LEDGER_BYTES_MAX = 2 << 20 };
 gradweir_status ledger_write(const struct ledger *ledger, uint8_t *bytes, size_t room,
                              size_t *used);
 gradweir_status ledger_read(const uint8_t *bytes, size_t count, struct ledger *out);

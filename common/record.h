@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 enum {
-    WORKERS_MAX = 256,
+    WORKERS_MAX = 1024,
     MEMBERS_MAX = 64,
-    SLOTS_MAX = 512,
+    SLOTS_MAX = 1280,
     WINDOW_MAX = 256,
     GROUPS_MAX = 16,
     SETTINGS_TEXT_MAX = 4096,

@@ -58,6 +58,7 @@ void ranks_describe(struct order *order, uint32_t index, uint32_t rank,
         slot->described = true;
         slot->describe = *describe;
         slot->since_ns = order->now_ns;
+        judge_wait(order, slot);
     } else if (!alike(&slot->describe, describe) && slot->verdict == VERDICT_NONE) {
         parted(order, slot, rank, describe);
     }

@@ -6,7 +6,7 @@
 
 static void logged_came(struct order *order, uint32_t member, const struct message_logged *logged)
 {
-    if (logged->index > order->ledger.index || logged->index < order->members[member].logged) {
+    if (logged->index > order->ledger.index || logged->index < order->logged[member]) {
         order->figures.foreign++;
         return;
     }
@@ -21,7 +21,9 @@ static void logged_came(struct order *order, uint32_t member, const struct messa
         order->alarm = true;
         return;
     }
-    order->members[member].logged = logged->index;
+    const uint64_t before = order_watermark(order);
+    order->logged[member] = logged->index;
+    order->inert = order_watermark(order) == before;
 }
 
 static void pulse_came(const struct order *order, struct order_member *member,
@@ -41,7 +43,10 @@ static void shard_message(struct order *order, uint32_t member, const struct mes
     case MESSAGE_FREED: places_freed(order, member, &message->freed); break;
     case MESSAGE_STEPPED: steps_stepped(order, member, message->stepped.version); break;
     case MESSAGE_SUMS: steps_sums(order, member, &message->sums); break;
-    case MESSAGE_PULSE: pulse_came(order, &order->members[member], &message->pulse); break;
+    case MESSAGE_PULSE:
+        pulse_came(order, &order->members[member], &message->pulse);
+        order->inert = true;
+        break;
     default: order->figures.foreign++; break;
     }
 }
@@ -57,14 +62,24 @@ static const struct name *name_of(const struct message *message)
     }
 }
 
-static void worker_message(struct order *order, struct peer *peer, struct message *message)
+/* As if its name were the newest incarnation's. */
+static const struct message *as_newest(const struct order *order, const struct peer *peer,
+                                       const struct message *message, struct message *copy)
 {
+    if (!order->plants.zombie_incarnation || !name_of(message))
+        return message;
+    *copy = *message;
+    copy->ask.name.incarnation = order->ledger.workers[peer->index].incarnation;
+    copy->ask.name.worker = peer->index; /* name comes first in all of them */
+    return copy;
+}
+
+static void worker_message(struct order *order, struct peer *peer, const struct message *said)
+{
+    struct message copy;
+    const struct message *message = as_newest(order, peer, said, &copy);
     const struct name *name = name_of(message);
     const struct ledger_worker *worker = &order->ledger.workers[peer->index];
-    if (order->plants.zombie_incarnation && name) {
-        message->ask.name.incarnation = worker->incarnation; /* name comes first in all of them */
-        message->ask.name.worker = peer->index;
-    }
     if (!name || name->worker != peer->index || name->incarnation != worker->incarnation ||
         worker->state != WORKER_LIVE ||
         (order->workers[peer->index].ranks > 0 && !ranks_own(order, peer))) {
@@ -180,8 +195,7 @@ void inbox_message(struct order *order, const struct order_event *event)
     else if (peer->state == PEER_SHARD)
         shard_message(order, peer->index, message);
     else if (peer->state == PEER_WORKER) {
-        struct message copy = *message;
-        worker_message(order, peer, &copy);
+        worker_message(order, peer, message);
     } else {
         order->figures.foreign++;
         if (name_of(message) && peer->state == PEER_NEW)

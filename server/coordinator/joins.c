@@ -73,6 +73,7 @@ static void detach(struct order *order, uint32_t worker)
     }
     order->workers[worker].peer = 0;
     order->workers[worker].told = false;
+    sets_worker(order, worker);
 }
 
 static void fence(struct order *order, uint32_t index)
@@ -122,6 +123,7 @@ static void append_join(struct order *order, uint32_t index, const struct messag
     worker->asked = worker->granted = 0;
     worker->held = 0;
     worker->numbers_count = 0;
+    sets_worker(order, index);
 }
 
 /* Its number of before, a new one, or that of one that left: first of those whose number fences
@@ -195,6 +197,7 @@ bool joins_take(struct order *order, struct peer *peer)
     order->workers[index].peer = peer->number;
     order->workers[index].told = false;
     order->workers[index].ranks = peer->rank.ranks;
+    sets_worker(order, index);
     return true;
 }
 
@@ -222,6 +225,7 @@ void joins_came(struct order *order, struct peer *peer, const struct message_joi
         if (memcmp(order->ledger.workers[peer->index].nonce, join->nonce, NONCE_BYTES) == 0 &&
             order->ledger.workers[peer->index].state == WORKER_LIVE) {
             order->workers[peer->index].told = false; /* said twice: so is the answer */
+            sets_worker(order, peer->index);
             return;
         }
         if (peer->rank.ranks)
@@ -229,9 +233,11 @@ void joins_came(struct order *order, struct peer *peer, const struct message_joi
         else {
             order->workers[peer->index].peer = 0;
             order->workers[peer->index].lost_ns = order->now_ns;
+            sets_worker(order, peer->index);
         }
     }
     peer->state = PEER_JOINING;
+    order->joining = true;
     peer->turn = ++order->tickets;
     peer->join = *join;
 }
@@ -267,9 +273,14 @@ void joins_retry(struct order *order)
         ask_for_layout(order);
         return;
     }
-    for (uint32_t i = 0; i < order->peers_max; i++)
+    if (!order->joining && order->parts_peer == 0)
+        return;
+    order->joining = false;
+    for (uint32_t i = 0; i < order->peers_max; i++) {
+        order->joining = order->joining || order->peers[i].state == PEER_JOINING;
         if (order->peers[i].state == PEER_JOINING && order->peers[i].rank.ranks)
             (void)ranks_over(order, &order->peers[i]);
+    }
     ranks_ask(order);
     struct peer *peer;
     while ((peer = earliest(order))) {
@@ -314,12 +325,14 @@ static void tell(struct order *order, uint32_t index)
 
 void joins_tell(struct order *order)
 {
-    for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
+    const uint32_t count = order->ledger.workers_count;
+    for (uint32_t i = sets_next(order->sets.untold, 0, count); i < count;
+         i = sets_next(order->sets.untold, i + 1, count)) {
         struct order_worker *worker = &order->workers[i];
-        if (order->ledger.workers[i].state != WORKER_LIVE || worker->peer == 0 || worker->told ||
-            (worker->join_at > order_watermark(order) && !order->plants.joined_early))
+        if ((worker->join_at > order_watermark(order) && !order->plants.joined_early))
             continue;
         worker->told = true;
+        sets_worker(order, i);
         tell(order, i);
     }
 }
@@ -332,10 +345,10 @@ static void end_slots(struct order *order, uint32_t worker)
     struct name name = {.worker = worker,
                         .incarnation = order->ledger.workers[worker].incarnation,
                         .sequence = order->ledger.workers[worker].last_sequence};
-    for (uint32_t i = 0; i < order->slots_count; i++) {
+    for (uint32_t i = sets_next(order->sets.placed, 0, order->slots_count); i < order->slots_count;
+         i = sets_next(order->sets.placed, i + 1, order->slots_count)) {
         const struct order_slot *slot = &order->slots[i];
-        if (slot->state == SLOT_PLACED && slot->name.worker == worker && slot->described &&
-            slot->name.sequence > described)
+        if (slot->name.worker == worker && slot->described && slot->name.sequence > described)
             described = slot->name.sequence;
     }
     while (name.sequence < order->workers[worker].granted) {
@@ -362,4 +375,5 @@ void joins_leave(struct order *order, uint32_t index, uint32_t cause)
     detach(order, index);
     order->workers[index].ranks = 0;
     order->workers[index].asked = order->workers[index].granted = 0;
+    sets_worker(order, index);
 }

@@ -68,6 +68,12 @@ static bool complete(const struct order *order, const struct order_slot *slot)
     return (slot->landed & order->bodies) == order->bodies;
 }
 
+void judge_wait(struct order *order, const struct order_slot *slot)
+{
+    const int64_t due = order_later(slot->since_ns, order->options.push_patience_ns);
+    order->patience_ns = due < order->patience_ns ? due : order->patience_ns;
+}
+
 void judge_note_ready(struct order *order, struct order_slot *slot)
 {
     if (slot->ready != 0 || !slot->described)
@@ -77,6 +83,7 @@ void judge_note_ready(struct order *order, struct order_slot *slot)
         return;
     slot->ready = ++order->completions;
     slot->landed_version = ledger_version(&order->ledger);
+    sets_slot(order, (uint32_t)(slot - order->slots));
 }
 
 void judge_known(struct order *order, struct order_slot *slot, uint32_t verdict, uint64_t detail)
@@ -88,9 +95,9 @@ void judge_known(struct order *order, struct order_slot *slot, uint32_t verdict,
 
 bool judge_pending(const struct order *order)
 {
-    for (uint32_t i = 0; i < order->slots_count; i++)
-        if (order->slots[i].state == SLOT_PLACED && order->slots[i].ready != 0 &&
-            order->slots[i].verdict == VERDICT_NONE)
+    for (uint32_t i = sets_next(order->sets.ready, 0, order->slots_count); i < order->slots_count;
+         i = sets_next(order->sets.ready, i + 1, order->slots_count))
+        if (order->slots[i].verdict == VERDICT_NONE)
             return true;
     return false;
 }
@@ -163,6 +170,7 @@ void judge_describe(struct order *order, uint32_t rank, const struct message_des
     slot->described = true;
     slot->describe = *describe;
     slot->since_ns = order->now_ns;
+    judge_wait(order, slot);
     judge_head(order, slot);
     judge_note_ready(order, slot);
 }
@@ -195,15 +203,23 @@ void judge_landed(struct order *order, uint32_t member, const struct message_lan
                   landed->name.sequence != slot->name.sequence;
     judge_add(slot, member, landed);
     judge_note_ready(order, slot);
+    order->inert = slot->ready == 0;
 }
 
 void judge_patience(struct order *order)
 {
-    for (uint32_t i = 0; i < order->slots_count; i++) {
+    if (order->now_ns < order->patience_ns)
+        return;
+    order->patience_ns = INT64_MAX;
+    for (uint32_t i = sets_next(order->sets.placed, 0, order->slots_count); i < order->slots_count;
+         i = sets_next(order->sets.placed, i + 1, order->slots_count)) {
         struct order_slot *slot = &order->slots[i];
-        if (slot->state == SLOT_PLACED && slot->described && slot->ready == 0 &&
-            order->now_ns - slot->since_ns >= order->options.push_patience_ns)
+        if (!slot->described || slot->ready != 0)
+            continue;
+        if (order->now_ns - slot->since_ns >= order->options.push_patience_ns)
             judge_known(order, slot, VERDICT_CANCELLED, 0);
+        else
+            judge_wait(order, slot);
     }
 }
 
@@ -282,6 +298,8 @@ static void admit(struct order *order, uint32_t index)
     compare_norms(order, slot);
     slot->state = SLOT_WINDOW;
     order->workers[slot->name.worker].held--;
+    sets_slot(order, index);
+    sets_worker(order, slot->name.worker);
     order->last_admit_ns = order->now_ns;
     order->figures.verdicts[VERDICT_ADMITTED]++;
     order->figures.staleness_of++;
@@ -362,7 +380,8 @@ static bool may_admit(const struct order *order, const struct order_slot *slot)
 static uint32_t next_slot(const struct order *order)
 {
     uint32_t best = order->slots_count;
-    for (uint32_t i = 0; i < order->slots_count; i++) {
+    for (uint32_t i = sets_next(order->sets.ready, 0, order->slots_count); i < order->slots_count;
+         i = sets_next(order->sets.ready, i + 1, order->slots_count)) {
         const struct order_slot *slot = &order->slots[i];
         uint64_t detail = 0;
         if (!its_turn(order, slot) ||

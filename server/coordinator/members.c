@@ -51,7 +51,7 @@ static void say_entries(struct order *order, uint32_t peer)
 static void say_records(struct order *order, uint32_t index)
 {
     const struct order_member *member = &order->members[index];
-    for (uint64_t i = member->logged + 1; i <= order->ledger.index; i++)
+    for (uint64_t i = order->logged[index] + 1; i <= order->ledger.index; i++)
         order_send(order, member->peer, MESSAGE_RECORD)->record = order->kept[i % KEPT];
 }
 
@@ -86,14 +86,13 @@ void members_catch_up_all(struct order *order)
     say_closes(order, 0, 0);
 }
 
-static const char *misfit(const struct order *order, const struct order_member *member,
-                          const struct message_enlist *enlist)
+static const char *misfit(const struct order *order, const struct message_enlist *enlist)
 {
-    if (enlist->cold || (enlist->index == 0 && member->logged == 0))
+    if (enlist->cold || (enlist->index == 0 && order->logged[enlist->shard] == 0))
         return NULL; /* without a log it promises when it hears MEMBER */
     if (enlist->epoch < order->ledger.epoch)
         return "its memory is of an older time: it has not promised what this shard promised";
-    if (enlist->index > order->ledger.index || enlist->index < member->logged ||
+    if (enlist->index > order->ledger.index || enlist->index < order->logged[enlist->shard] ||
         enlist->index + KEPT <= order->ledger.index ||
         (enlist->index >= order->hashes_from && enlist->index > 0 &&
          enlist->hash != order->hashes[enlist->index % HASHES]))
@@ -121,9 +120,8 @@ static const char *refused(const struct order *order, const struct peer *peer,
         memcmp(member->instance, enlist->instance, NONCE_BYTES) != 0)
         return "that shard is here already";
     /* Who follows a later epoch need not fit: it fences us. */
-    return order->phase == PHASE_ACT && enlist->epoch <= order->ledger.epoch
-               ? misfit(order, member, enlist)
-               : NULL;
+    return order->phase == PHASE_ACT && enlist->epoch <= order->ledger.epoch ? misfit(order, enlist)
+                                                                             : NULL;
 }
 
 /* What the others still have is of no use without this range. Cuts would help; there are none. */
@@ -162,7 +160,7 @@ static void came_back(struct order *order, uint32_t index, bool other)
     if (member->known)
         order_say(order, "shard %u is back%s", index, other ? ", as another process" : "");
     if (member->ready)
-        member->logged = member->index;
+        order->logged[index] = member->index;
     if (order->model)
         members_tell(order, index);
     if (member->ready)
@@ -182,6 +180,7 @@ static void note(struct order *order, struct peer *peer, const struct message_en
     peer->state = PEER_SHARD;
     peer->index = enlist->shard;
     member->peer = peer->number;
+    order->here |= UINT64_C(1) << enlist->shard;
     member->seen_ns = order->now_ns;
     member->cold = enlist->cold;
     member->promise = enlist->epoch;
@@ -208,7 +207,7 @@ void members_enlist(struct order *order, struct peer *peer, const struct message
     note(order, peer, enlist);
     if (order->phase != PHASE_ACT) {
         take_over_enlisted(order, enlist->shard);
-    } else if (enlist->cold && member->logged > 0) {
+    } else if (enlist->cold && order->logged[enlist->shard] > 0) {
         memory_lost(order, enlist->shard);
     } else {
         member->ready = member->ready && !enlist->cold;
@@ -220,6 +219,7 @@ void members_enlist(struct order *order, struct peer *peer, const struct message
 void members_lost(struct order *order, uint32_t index)
 {
     order->members[index].peer = 0;
+    order->here &= ~(UINT64_C(1) << index);
     order->members[index].promised = order->members[index].sealed = false;
     if (order->phase == PHASE_ACT)
         order_say(order, "shard %u is lost: nothing is admitted until it is back", index);

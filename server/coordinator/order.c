@@ -69,6 +69,7 @@ gradweir_status order_new(const struct order_options *options, struct order **ou
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the coordinator");
     }
     ledger_init(&order->ledger);
+    sets_all(order);
     random_split(&order->random, options->seed, "pass", 0);
     *out = order;
     return GRADWEIR_OK;
@@ -165,6 +166,10 @@ void order_append(struct order *order, struct record *record)
     ledger_seal(&order->ledger, record);
     const gradweir_status status = ledger_apply(&order->ledger, record);
     ASSERT(status == GRADWEIR_OK);
+    if (record->kind == RECORD_JOIN)
+        sets_worker(order, record->join.worker);
+    if (record->kind == RECORD_LEAVE)
+        sets_worker(order, record->leave.worker);
     order->hashes[order->ledger.index % HASHES] = order->ledger.hash;
     order->kept[order->ledger.index % KEPT] = *record;
     order->appended_ns[order->ledger.index % KEPT] = order->now_ns;
@@ -185,17 +190,13 @@ uint64_t order_watermark(const struct order *order)
 {
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < order->options.shards; i++)
-        if (order->members[i].logged < least)
-            least = order->members[i].logged;
+        least = order->logged[i] < least ? order->logged[i] : least;
     return least;
 }
 
 bool order_members_here(const struct order *order)
 {
-    for (uint32_t i = 0; i < order->options.shards; i++)
-        if (order->members[i].peer == 0)
-            return false;
-    return true;
+    return order->here == UINT64_MAX >> (MEMBERS_MAX - order->options.shards);
 }
 
 bool order_room(const struct order *order)
@@ -223,6 +224,7 @@ void order_step(struct order *order, const struct order_event *event, struct ord
     actions->count = 0;
     order->actions = actions;
     order->now_ns = event->now_ns;
+    order->inert = false;
     if (order->stopped)
         return;
     switch (event->kind) {
@@ -235,16 +237,16 @@ void order_step(struct order *order, const struct order_event *event, struct ord
     case ORDER_TICK: break;
     }
     take_over_tick(order);
-    if (order->phase == PHASE_ACT && !order->stopped)
+    if (order->phase == PHASE_ACT && !order->stopped && !order->inert)
         follow(order);
-    if (order->draining && !order->stopped)
+    if (order->draining && !order->stopped && !order->inert)
         steps_drain(order);
     ranks_mirror(order);
 }
 
 /* Deadlines. What has passed and could not be acted on must not make the loop spin. */
 
-static int64_t later(int64_t time_ns, int64_t wait_ns)
+int64_t order_later(int64_t time_ns, int64_t wait_ns)
 {
     return wait_ns < 0 || time_ns > INT64_MAX - wait_ns ? INT64_MAX : time_ns + wait_ns;
 }
@@ -257,23 +259,16 @@ int64_t order_next(const struct order *order)
     if (take_over_next(order) < next)
         next = take_over_next(order);
     const bool waiting = places_waiting(order) > 0;
-    for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
-        const struct order_worker *worker = &order->workers[i];
-        const int64_t end = later(worker->lost_ns, order->options.lease_ns);
-        if (order->ledger.workers[i].state == WORKER_LIVE && worker->peer == 0 && end < next)
-            next = end;
+    const uint32_t workers = order->ledger.workers_count;
+    for (uint32_t i = sets_next(order->sets.lost, 0, workers); i < workers;
+         i = sets_next(order->sets.lost, i + 1, workers)) {
+        const int64_t end = order_later(order->workers[i].lost_ns, order->options.lease_ns);
+        next = end < next ? end : next;
     }
-    for (uint32_t i = 0; i < order->slots_count; i++) {
-        const struct order_slot *slot = &order->slots[i];
-        if (slot->state != SLOT_PLACED || slot->ready != 0 || slot->verdict != VERDICT_NONE)
-            continue;
-        const int64_t end =
-            later(slot->since_ns, slot->described ? order->options.push_patience_ns
-                                                  : order->options.place_patience_ns);
-        if ((slot->described || waiting) && end < next)
-            next = end;
-    }
-    if (order->draining && !order->stopped && later(order->now_ns, 50 * MILLISECOND_NS) < next)
+    next = order->patience_ns < next ? order->patience_ns : next;
+    next = waiting && order->expire_ns < next ? order->expire_ns : next;
+    if (order->draining && !order->stopped &&
+        order_later(order->now_ns, 50 * MILLISECOND_NS) < next)
         next = order->now_ns + 50 * MILLISECOND_NS;
     return next <= order->now_ns ? order->now_ns + 10 * MILLISECOND_NS : next;
 }

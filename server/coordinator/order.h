@@ -159,6 +159,10 @@ gradweir_status order_slots(const struct order_options *options, const struct mo
 void order_member(const struct order_options *options, const struct model *model, uint32_t index,
                   uint32_t slots, struct message_member *member);
 
+/* For tests, after any step: what is kept beside the slots and workers, to find them fast, agrees
+ * with them. */
+bool order_sound(const struct order *order);
+
 /* Plants a fault on purpose, for the simulator's mutants; false for an unknown name. */
 bool order_plant(struct order *order, const char *name);
 

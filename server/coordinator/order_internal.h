@@ -38,7 +38,7 @@
 
 enum { KEPT = RING_MAX }; /* newest records, for a shard that comes back a little behind */
 enum { HASHES = 8192, OWED_MAX = 2 * SLOTS_MAX, INTERVALS = 32 };
-enum { STATUS_BYTES = 512 << 10 };
+enum { STATUS_BYTES = 2 << 20, PEER_HINTS = 4096 };
 
 enum peer_state { PEER_FREE = 0, PEER_NEW, PEER_JOINING, PEER_WORKER, PEER_SHARD };
 
@@ -67,7 +67,6 @@ struct order_member {
     bool ready;
     char address[ADDRESS_MAX];
     uint8_t instance[NONCE_BYTES]; /* of its process */
-    uint64_t logged;
     bool stepped_any;
     uint64_t stepped;
     int64_t seen_ns;
@@ -86,11 +85,12 @@ struct order_worker {
     uint64_t join_at; /* index of its JOIN record */
     bool told;        /* JOINED was sent to its present peer */
     uint8_t pass[NONCE_BYTES];
-    uint64_t asked, granted; /* sequences up to here */
-    uint64_t ticket;         /* of its waiting; smaller is earlier */
-    int64_t asked_ns;        /* since when it waits */
-    uint32_t held;           /* slots PLACED for it */
-    uint32_t numbers_count;  /* what it reported last */
+    uint64_t asked, granted;          /* sequences up to here */
+    uint64_t ticket;                  /* of its waiting; smaller is earlier */
+    int64_t asked_ns;                 /* since when it waits */
+    uint32_t held;                    /* slots PLACED for it */
+    uint16_t places[OUTSTANDING_MAX]; /* the slot of each, by sequence; what it names decides */
+    uint32_t numbers_count;           /* what it reported last */
     struct report_number numbers[REPORT_MAX];
 };
 
@@ -117,6 +117,16 @@ struct order_slot {
     double sum_squares[MEMBERS_MAX];
     uint64_t landed_version;
     uint64_t ready; /* counts completions; 0: not yet */
+};
+
+/* sets.c. Slots: free; placed; of these, judged or to be judged. Workers: alive without a place;
+ * waiting for one; alive without a connection; connected and not told JOINED. */
+enum { SLOT_WORDS = (SLOTS_MAX + 63) / 64, WORKER_WORDS = (WORKERS_MAX + 63) / 64 };
+struct order_sets {
+    uint64_t free[SLOT_WORDS], placed[SLOT_WORDS], ready[SLOT_WORDS];
+    uint64_t placeless[WORKER_WORDS], waiting[WORKER_WORDS], lost[WORKER_WORDS],
+        untold[WORKER_WORDS];
+    uint32_t free_count, placed_count, placeless_count, waiting_count;
 };
 
 struct order_owed {
@@ -154,11 +164,18 @@ struct order {
 
     struct peer *peers;
     uint32_t peers_max;
+    uint16_t peer_at[PEER_HINTS]; /* where a number was found last, by number */
+    bool joining;                 /* there may be peers that are JOINING */
     struct order_member members[MEMBERS_MAX];
     uint64_t bodies; /* members that hold a piece of every gradient */
     struct order_worker workers[WORKERS_MAX];
     struct order_slot slots[SLOTS_MAX];
     uint32_t slots_count;
+    struct order_sets sets;
+    uint64_t logged[MEMBERS_MAX];   /* how far each member's log is */
+    uint64_t here;                  /* a bit per member that is connected */
+    bool inert;                     /* this event has changed nothing that anything follows from */
+    int64_t patience_ns, expire_ns; /* no push, no unused place is overdue before; a lower bound */
     uint64_t generations, tickets, completions;
     uint64_t first_at; /* index of our FIRST record: nobody hears of it before all have logged it */
 
@@ -199,7 +216,15 @@ void order_say(struct order *order, const char *format, ...) __attribute__((form
 void order_append(struct order *order, struct record *record);
 uint64_t order_watermark(const struct order *order); /* all members have logged up to here */
 bool order_members_here(const struct order *order);
-bool order_room(const struct order *order); /* the slowest is less than `ring` behind */
+int64_t order_later(int64_t time_ns, int64_t wait_ns); /* wait_ns < 0: never, INT64_MAX */
+bool order_room(const struct order *order);            /* the slowest is less than `ring` behind */
+
+/* sets.c */
+void sets_slot(struct order *order, uint32_t slot);     /* its state or readiness has changed */
+void sets_worker(struct order *order, uint32_t worker); /* its state, peer or places have */
+void sets_all(struct order *order);                     /* anything has */
+/* The first member of a set at or after `from`; count when there is none. */
+uint32_t sets_next(const uint64_t *bits, uint32_t from, uint32_t count);
 
 /* inbox.c */
 void inbox_message(struct order *order, const struct order_event *event);
@@ -303,6 +328,7 @@ void judge_head(struct order *order, struct order_slot *slot);
 void judge_described_again(struct order *order, const struct message_describe *describe,
                            uint64_t digest, const struct ledger_receipt *receipt);
 void judge_note_ready(struct order *order, struct order_slot *slot);
+void judge_wait(struct order *order, const struct order_slot *slot); /* it may become overdue */
 void judge_add(struct order_slot *slot, uint32_t member, const struct message_landed *landed);
 void judge_landed(struct order *order, uint32_t member, const struct message_landed *landed);
 void judge_patience(struct order *order);

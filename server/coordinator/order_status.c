@@ -107,7 +107,7 @@ static void put_shards(struct page *page, const struct order *order, int64_t now
                  ",\"silence_ms\":%" PRId64 ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
                  ",\"step_ns\":%" PRIu64 ",\"transport\":",
                  member->peer != 0 ? "true" : "false", member->ready ? "true" : "false",
-                 member->logged, member->stepped,
+                 order->logged[i], member->stepped,
                  member->known ? (now_ns - member->seen_ns) / 1000000 : -1, member->pulse.bytes_in,
                  member->pulse.bytes_out, member->pulse.step_ns);
         char transport[sizeof member->pulse.transport + 1] = {0};

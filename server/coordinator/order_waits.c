@@ -63,10 +63,11 @@ static void wait_beginning(struct waits *waits)
 }
 
 /* When the oldest record that it has not logged was appended. */
-static int64_t behind_since(const struct order *order, const struct order_member *member)
+static int64_t behind_since(const struct order *order, uint32_t index)
 {
     const uint64_t oldest = order->ledger.index < KEPT ? 1 : order->ledger.index - KEPT + 1;
-    const uint64_t next = member->logged + 1 < oldest ? oldest : member->logged + 1;
+    const uint64_t logged = order->logged[index];
+    const uint64_t next = logged + 1 < oldest ? oldest : logged + 1;
     return order->appended_ns[next % KEPT];
 }
 
@@ -76,12 +77,12 @@ static void wait_ready(struct waits *waits, uint32_t index)
     const struct order *order = waits->order;
     const struct order_member *member = &order->members[index];
     const uint64_t version = ledger_version(&order->ledger);
-    if (member->logged < order->ledger.index)
+    if (order->logged[index] < order->ledger.index)
         wait_line(waits,
                   "receipts wait for shard %u to log record %" PRIu64
                   " since %.1f s (heard of %.1f "
                   "s ago)",
-                  index, member->logged + 1, since(waits, behind_since(order, member)),
+                  index, order->logged[index] + 1, since(waits, behind_since(order, index)),
                   since(waits, member->seen_ns));
     if (order->ledger.stepping && !steps_summed(order, index))
         wait_line(waits, "step %" PRIu64 " waits for the sums of shard %u since %.1f s", version,

@@ -6,49 +6,32 @@
 
 uint32_t places_find(const struct order *order, const struct name *name)
 {
-    uint32_t i = 0;
-    for (; i < order->slots_count; i++) {
-        const struct order_slot *slot = &order->slots[i];
-        if (slot->state == SLOT_PLACED && slot->name.worker == name->worker &&
-            slot->name.incarnation == name->incarnation && slot->name.sequence == name->sequence)
-            break;
-    }
-    return i;
+    const uint32_t i =
+        order->workers[name->worker].places[(uint32_t)(name->sequence % OUTSTANDING_MAX)];
+    const struct order_slot *slot = &order->slots[i];
+    const bool found = slot->state == SLOT_PLACED && slot->name.worker == name->worker &&
+                       slot->name.incarnation == name->incarnation &&
+                       slot->name.sequence == name->sequence;
+    return found ? i : order->slots_count;
 }
 
 uint32_t places_used(const struct order *order)
 {
-    uint32_t used = 0;
-    for (uint32_t i = 0; i < order->slots_count; i++)
-        used += order->slots[i].state == SLOT_PLACED;
-    return used;
-}
-
-static uint32_t find_free(const struct order *order)
-{
-    uint32_t i = 0;
-    while (i < order->slots_count && order->slots[i].state != SLOT_FREE)
-        i++;
-    return i;
+    return order->sets.placed_count;
 }
 
 /* How many places could be given now. */
 static uint32_t room(const struct order *order)
 {
-    uint32_t free = 0;
-    const uint32_t used = places_used(order);
-    for (uint32_t i = 0; i < order->slots_count; i++)
-        free += order->slots[i].state == SLOT_FREE;
+    const uint32_t free = order->sets.free_count, used = places_used(order);
     const uint32_t rest = order->options.queue > used ? order->options.queue - used : 0;
     return free < rest ? free : rest;
 }
 
 static uint32_t reserved_for_others(const struct order *order, uint32_t worker)
 {
-    uint32_t reserved = 0;
-    for (uint32_t i = 0; i < order->ledger.workers_count; i++)
-        reserved += i != worker && roster_live(order, i) && order->workers[i].held == 0;
-    return reserved;
+    const bool itself = roster_live(order, worker) && order->workers[worker].held == 0;
+    return order->sets.placeless_count - itself;
 }
 
 static bool may_have(const struct order *order, uint32_t worker)
@@ -69,17 +52,21 @@ bool places_waits(const struct order *order, uint32_t worker)
 
 uint32_t places_waiting(const struct order *order)
 {
-    uint32_t waiting = 0;
-    for (uint32_t i = 0; i < order->ledger.workers_count; i++)
-        waiting += places_waits(order, i);
-    return waiting;
+    return order->sets.waiting_count;
+}
+
+/* An unused place may be taken back then, at the earliest. */
+static void expire_at(struct order *order, const struct order_slot *slot)
+{
+    const int64_t due = order_later(slot->since_ns, order->options.place_patience_ns);
+    order->expire_ns = due < order->expire_ns ? due : order->expire_ns;
 }
 
 /* Gives the worker a slot for its next sequence. */
 static uint32_t grant(struct order *order, uint32_t worker)
 {
     struct order_worker *w = &order->workers[worker];
-    const uint32_t index = find_free(order);
+    const uint32_t index = sets_next(order->sets.free, 0, order->slots_count);
     ASSERT(index < order->slots_count);
     struct order_slot *slot = &order->slots[index];
     const uint64_t last = slot->generation;
@@ -99,6 +86,10 @@ static uint32_t grant(struct order *order, uint32_t worker)
     w->ticket = ++order->tickets; /* back to the end of the line */
     if (w->asked < w->granted)
         w->asked = w->granted;
+    w->places[slot->name.sequence % OUTSTANDING_MAX] = (uint16_t)index;
+    sets_slot(order, index);
+    sets_worker(order, worker);
+    expire_at(order, slot);
     const uint32_t used = places_used(order);
     if (used > order->figures.queue_peak)
         order->figures.queue_peak = used;
@@ -172,14 +163,17 @@ void places_ask(struct order *order, const struct name *name)
         worker->asked_ns = order->now_ns;
     }
     worker->asked = name->sequence;
+    sets_worker(order, name->worker);
 }
 
 void places_serve(struct order *order)
 {
-    for (;;) {
+    const uint32_t count = order->ledger.workers_count;
+    while (order->sets.waiting_count > 0 && room(order) > 0) {
         uint32_t first = WORKERS_MAX;
-        for (uint32_t i = 0; i < order->ledger.workers_count; i++)
-            if (places_waits(order, i) && may_have(order, i) &&
+        for (uint32_t i = sets_next(order->sets.waiting, 0, count); i < count;
+             i = sets_next(order->sets.waiting, i + 1, count))
+            if (may_have(order, i) &&
                 (first == WORKERS_MAX || order->workers[i].ticket < order->workers[first].ticket))
                 first = i;
         if (first == WORKERS_MAX)
@@ -194,8 +188,8 @@ bool places_next(struct order *order, uint32_t worker, struct message_receipt *r
     places_serve(order);
     if (w->granted != w->asked || !may_have(order, worker))
         return false;
-    for (uint32_t i = 0; i < order->slots_count; i++) {
-        const struct order_slot *slot = &order->slots[i];
+    for (uint32_t i = 0; i < OUTSTANDING_MAX; i++) {
+        const struct order_slot *slot = &order->slots[w->places[i]];
         if (slot->state == SLOT_PLACED && slot->name.worker == worker && !slot->described)
             return false; /* one unused place is enough */
     }
@@ -209,15 +203,23 @@ bool places_next(struct order *order, uint32_t worker, struct message_receipt *r
 /* Only a worker's newest place expires, so that its places stay in a row. */
 void places_expire(struct order *order)
 {
-    for (uint32_t i = 0; i < order->slots_count && places_waiting(order) > 0; i++) {
-        struct order_slot *slot = &order->slots[i];
+    if (order->now_ns < order->expire_ns || places_waiting(order) == 0)
+        return;
+    order->expire_ns = INT64_MAX;
+    for (uint32_t i = sets_next(order->sets.placed, 0, order->slots_count); i < order->slots_count;
+         i = sets_next(order->sets.placed, i + 1, order->slots_count)) {
+        const struct order_slot *slot = &order->slots[i];
         struct order_worker *worker = &order->workers[slot->name.worker];
-        if (slot->state != SLOT_PLACED || slot->described ||
-            slot->name.sequence != worker->granted ||
-            order->now_ns - slot->since_ns < order->options.place_patience_ns)
+        if (slot->described)
             continue;
+        if (places_waiting(order) == 0 || slot->name.sequence != worker->granted ||
+            order->now_ns - slot->since_ns < order->options.place_patience_ns) {
+            expire_at(order, slot);
+            continue;
+        }
         worker->granted--;
         worker->asked = worker->granted;
+        sets_worker(order, slot->name.worker);
         places_close(order, i, order->ledger.index);
     }
 }
@@ -231,6 +233,8 @@ void places_close(struct order *order, uint32_t index, uint64_t after)
     slot->state = order->plants.retire_early ? SLOT_FREE : SLOT_CLOSING;
     slot->freed = 0;
     slot->close_after = after;
+    sets_slot(order, index);
+    sets_worker(order, slot->name.worker);
     order_send_all(order, MESSAGE_CLOSE)->close =
         (struct message_close){.slot = index, .generation = slot->generation, .after = after};
 }
@@ -247,6 +251,9 @@ void places_freed(struct order *order, uint32_t member, const struct message_fre
     if (slot->state != SLOT_CLOSING || slot->generation != freed->generation)
         return;
     slot->freed |= UINT64_C(1) << member;
-    if (slot->freed == all)
-        slot->state = SLOT_FREE;
+    order->inert = slot->freed != all;
+    if (slot->freed != all)
+        return;
+    slot->state = SLOT_FREE;
+    sets_slot(order, freed->slot);
 }

@@ -44,5 +44,6 @@ gradweir_status queue_fit(struct order *order, const struct model *model)
               (unsigned long long)slot_bytes(&order->options, model), order->options.window_max);
     order->options.queue = queue;
     order->slots_count = slots;
+    sets_all(order);
     return GRADWEIR_OK;
 }

@@ -272,6 +272,7 @@ void ranks_lost(struct order *order, struct peer *peer)
         worker->peer = 0;
         worker->told = false;
         worker->lost_ns = order->now_ns;
+        sets_worker(order, peer->index);
         return;
     }
     for (uint32_t r = 0; worker->peer == peer->number && r < worker->ranks; r++)

@@ -225,6 +225,7 @@ static void hold_places(struct order *order, uint32_t index)
             return;
         order->slots[slot].state = SLOT_PLACED;
         order->slots[slot].since_ns = order->now_ns;
+        worker->places[name.sequence % OUTSTANDING_MAX] = (uint16_t)slot;
         worker->asked = ++worker->granted;
         worker->held++;
     }
@@ -268,7 +269,7 @@ gradweir_status rebuild(struct order *order)
     TRY(check_prefixes(order));
     TRY(take_landed(order));
     for (uint32_t i = 0; i < order->options.shards; i++)
-        order->members[i].logged = order->members[i].index;
+        order->logged[i] = order->members[i].index;
     if (!order->ledger.mapped)
         return GRADWEIR_OK;
     members_bodies(order);
@@ -277,6 +278,8 @@ gradweir_status rebuild(struct order *order)
     for (uint32_t i = 0; i < order->ledger.workers_count; i++)
         hold_places(order, i);
     close_rest(order);
+    sets_all(order);
+    order->patience_ns = order->expire_ns = 0;
     order->taken_over = order->ledger.index;
     order->step_clip = order->ledger.law.settings.clip_average;
     order->last_step_ns = order->last_admit_ns = order->now_ns;

@@ -7,9 +7,15 @@
 
 struct peer *roster_find(struct order *order, uint32_t number)
 {
+    uint16_t *hint = &order->peer_at[number % PEER_HINTS];
+    struct peer *peer = &order->peers[*hint];
+    if (peer->state != PEER_FREE && peer->number == number)
+        return peer;
     for (uint32_t i = 0; i < order->peers_max; i++)
-        if (order->peers[i].state != PEER_FREE && order->peers[i].number == number)
+        if (order->peers[i].state != PEER_FREE && order->peers[i].number == number) {
+            *hint = (uint16_t)i;
             return &order->peers[i];
+        }
     return NULL;
 }
 
@@ -132,6 +138,7 @@ void roster_lost(struct order *order, uint32_t number)
         order->workers[peer->index].peer = 0;
         order->workers[peer->index].told = false;
         order->workers[peer->index].lost_ns = order->now_ns;
+        sets_worker(order, peer->index);
     }
     ranks_forget(peer);
     peer->state = PEER_FREE;
@@ -139,9 +146,10 @@ void roster_lost(struct order *order, uint32_t number)
 
 void roster_leases(struct order *order)
 {
-    for (uint32_t i = 0; i < order->ledger.workers_count && !order->plants.lease_off; i++)
-        if (order->ledger.workers[i].state == WORKER_LIVE && order->workers[i].peer == 0 &&
-            order_room(order) &&
+    const uint32_t count = order->plants.lease_off ? 0 : order->ledger.workers_count;
+    for (uint32_t i = sets_next(order->sets.lost, 0, count); i < count;
+         i = sets_next(order->sets.lost, i + 1, count))
+        if (order_room(order) &&
             order->now_ns - order->workers[i].lost_ns >= order->options.lease_ns) {
             order_say(order, "worker %s is gone: its lease is over",
                       order->ledger.workers[i].identity);

@@ -8,7 +8,8 @@ static uint32_t find_fine(const struct order *order, bool fine[WORKERS_MAX])
     uint32_t count = 0;
     for (uint32_t i = 0; i < order->ledger.workers_count; i++)
         fine[i] = false;
-    for (uint32_t i = 0; i < order->slots_count; i++)
+    for (uint32_t i = sets_next(order->sets.ready, 0, order->slots_count); i < order->slots_count;
+         i = sets_next(order->sets.ready, i + 1, order->slots_count))
         if (judge_fine(order, i)) {
             fine[order->slots[i].name.worker] = true;
             count++;

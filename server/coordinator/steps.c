@@ -157,6 +157,7 @@ void steps_stepped(struct order *order, uint32_t member, uint64_t version)
     }
     from->stepped_any = true;
     from->stepped = version;
+    order->inert = !order->draining;
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < order->options.shards; i++) {
         if (!order->members[i].stepped_any)
@@ -167,6 +168,7 @@ void steps_stepped(struct order *order, uint32_t member, uint64_t version)
         return;
     order->whole_known = true;
     order->whole = least;
+    order->inert = false;
     order_send_all(order, MESSAGE_WHOLE)->whole.version = least;
 }
 
@@ -215,6 +217,7 @@ static bool under_way(struct order *order)
         if (!slot->described && slot->name.sequence == order->workers[slot->name.worker].granted) {
             order->workers[slot->name.worker].granted--;
             order->workers[slot->name.worker].asked = order->workers[slot->name.worker].granted;
+            sets_worker(order, slot->name.worker);
             places_close(order, i, order->ledger.index);
             continue;
         }
@@ -223,6 +226,7 @@ static bool under_way(struct order *order)
             slot->described = true;
             slot->verdict = VERDICT_CANCELLED;
             slot->ready = ++order->completions;
+            sets_slot(order, i);
         }
     }
     return any;

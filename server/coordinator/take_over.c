@@ -106,6 +106,7 @@ static void refuse_cold(struct order *order)
         roster_deny(order, member->peer, GRADWEIR_ERR_LOST, text);
         roster_find(order, member->peer)->state = PEER_NEW;
         member->peer = 0;
+        order->here &= ~(UINT64_C(1) << i);
     }
 }
 

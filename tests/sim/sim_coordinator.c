@@ -85,6 +85,8 @@ void server_order(struct sim *sim, uint32_t index, const struct order_event *giv
     if (old)
         order_figures(order, &before);
     order_step(order, &event, &sim->order_actions);
+    if (!order_sound(order))
+        sim_fail(sim, "%s has lost sight of a slot or a worker", story_actor(sim, index));
     if (old) {
         order_figures(order, &after);
         if (after.foreign == before.foreign)

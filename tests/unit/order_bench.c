@@ -39,6 +39,7 @@ void bench_init(struct bench *bench)
 static void run(struct bench *bench, const struct order_event *event)
 {
     order_step(bench->order, event, &bench->actions);
+    cr_assert(order_sound(bench->order));
     for (uint32_t i = 0; i < bench->actions.count; i++) {
         const struct order_action *action = &bench->actions.items[i];
         if (action->kind == ORDER_APPEND) {
