@@ -81,7 +81,7 @@ void judge_note_ready(struct order *order, struct order_slot *slot)
     if (slot->verdict == VERDICT_NONE && !slot->torn &&
         (!complete(order, slot) || !ranks_described(order, slot)))
         return;
-    slot->ready = ++order->completions;
+    slot->ready = order->ready_at[slot - order->slots] = ++order->completions;
     slot->landed_version = ledger_version(&order->ledger);
     sets_slot(order, (uint32_t)(slot - order->slots));
 }
@@ -376,21 +376,27 @@ static bool may_admit(const struct order *order, const struct order_slot *slot)
            rounds_whole(order);
 }
 
-/* The next slot that can have its verdict: by completion, in mode sync by worker. */
+/* The smaller goes first: by completion, in mode sync by worker. */
+static uint64_t rank_of(const struct order *order, uint32_t i)
+{
+    return order->options.sync ? order->slots[i].name.worker : order->ready_at[i];
+}
+
+/* The next slot that can have its verdict. Of many that wait only those are looked at closely that
+ * would come before what has been found. */
 static uint32_t next_slot(const struct order *order)
 {
     uint32_t best = order->slots_count;
+    uint64_t first = UINT64_MAX;
     for (uint32_t i = sets_next(order->sets.ready, 0, order->slots_count); i < order->slots_count;
          i = sets_next(order->sets.ready, i + 1, order->slots_count)) {
         const struct order_slot *slot = &order->slots[i];
         uint64_t detail = 0;
-        if (!its_turn(order, slot) ||
+        if (rank_of(order, i) >= first || !its_turn(order, slot) ||
             (decide(order, slot, &detail) == VERDICT_ADMITTED && !may_admit(order, slot)))
             continue;
-        if (best == order->slots_count ||
-            (order->options.sync ? slot->name.worker < order->slots[best].name.worker
-                                 : slot->ready < order->slots[best].ready))
-            best = i;
+        first = rank_of(order, i);
+        best = i;
     }
     return best;
 }

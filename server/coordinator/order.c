@@ -70,6 +70,7 @@ gradweir_status order_new(const struct order_options *options, struct order **ou
     }
     ledger_init(&order->ledger);
     sets_all(order);
+    order->patience_ns = order->expire_ns = INT64_MAX;
     random_split(&order->random, options->seed, "pass", 0);
     *out = order;
     return GRADWEIR_OK;

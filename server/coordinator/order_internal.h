@@ -172,6 +172,7 @@ struct order {
     struct order_slot slots[SLOTS_MAX];
     uint32_t slots_count;
     struct order_sets sets;
+    uint64_t ready_at[SLOTS_MAX];   /* copies of slots' `ready`: read for many at a time */
     uint64_t logged[MEMBERS_MAX];   /* how far each member's log is */
     uint64_t here;                  /* a bit per member that is connected */
     bool inert;                     /* this event has changed nothing that anything follows from */

@@ -257,7 +257,7 @@ static void close_rest(struct order *order)
     }
 }
 
-gradweir_status rebuild(struct order *order)
+static gradweir_status rebuild_all(struct order *order)
 {
     struct sealed_reader reader;
     const uint32_t best = longest(order);
@@ -278,10 +278,16 @@ gradweir_status rebuild(struct order *order)
     for (uint32_t i = 0; i < order->ledger.workers_count; i++)
         hold_places(order, i);
     close_rest(order);
-    sets_all(order);
-    order->patience_ns = order->expire_ns = 0;
     order->taken_over = order->ledger.index;
     order->step_clip = order->ledger.law.settings.clip_average;
     order->last_step_ns = order->last_admit_ns = order->now_ns;
     return GRADWEIR_OK;
+}
+
+gradweir_status rebuild(struct order *order)
+{
+    const gradweir_status status = rebuild_all(order);
+    sets_all(order);
+    order->patience_ns = order->expire_ns = 0;
+    return status;
 }

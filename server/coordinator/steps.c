@@ -225,7 +225,7 @@ static bool under_way(struct order *order)
         if (late && slot->ready == 0) {
             slot->described = true;
             slot->verdict = VERDICT_CANCELLED;
-            slot->ready = ++order->completions;
+            slot->ready = order->ready_at[i] = ++order->completions;
             sets_slot(order, i);
         }
     }

@@ -62,6 +62,7 @@ static gradweir_status tune(struct order *order, const struct message_tune_ask *
     if (!wait_ns)
         return tune_law(order, row->name, ask->value);
     *wait_ns = value.whole == SETTING_WORD ? 0 : value.whole;
+    order->patience_ns = order->expire_ns = 0; /* looked at anew */
     if (wait_ns == &order->options.lease_ns)
         order->options.shard_patience_ns = value.whole;
     order_say(order, "tuned: %s = %s", row->name, ask->value);

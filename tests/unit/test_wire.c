@@ -214,7 +214,7 @@ Test(wire, fields_that_break_their_bounds_are_refused_by_name)
     refuse("\x95\x03\x01\x01\xce\x80\x00\x00\x00\xa0", 10, "denied.status does not fit");
     refuse("\x96\x17\x01\x01\x01\x01\xc4\x01\x00", 9, "entry.pass has 1 bytes, not 16");
     refuse("\x96\x17\x01\x01\x01\x01\xa1\x00", 8, "entry.pass is not binary");
-    refuse("\x96\x17\x01\x01\xcd\x01\x00\x01\xa1\x00", 10, "entry.worker is 256, above 255");
+    refuse("\x96\x17\x01\x01\xcd\x04\x00\x01\xa1\x00", 10, "entry.worker is 1024, above 1023");
     refuse("\x99\x1e\x01\x01\x01\x00\x00\x00\x00\xc4\x07"
            "1234567",
            18, "sums.nodes has 7 bytes");
