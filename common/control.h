@@ -82,6 +82,10 @@ struct control_event *control_poll(struct control *control);
 /* ERR_LOST: no such peer (any more). ERR_FULL: its frames have reached queue_max; the message is
  * not kept and the peer counts as lost. */
 gradweir_status control_send(struct control *control, uint32_t peer, const struct message *message);
+
+/* control_send to each of `count` peers, encoded once; whoever is gone (or 0) is passed over. */
+void control_send_all(struct control *control, const uint32_t *peers, uint32_t count,
+                      const struct message *message);
 void control_flush(struct control *control);
 
 /* Forget a peer without a LOST. */

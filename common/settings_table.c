@@ -46,7 +46,7 @@ const struct setting settings_server[] = {
     FLAG("shards_elsewhere", false, "off", "host the coordinator only; shards are other processes"),
     ONE_OF("threads", false, "auto", "auto|one|each",
            "coordinator and shards of a process: one thread, or one each; auto: by cores"),
-    WHOLE("workers_max", false, "64", 1, 256, NULL, "workers that may take part at once"),
+    WHOLE("workers_max", false, "64", 1, 1024, NULL, "workers that may take part at once"),
     WORDS("listen", "127.0.0.1:7070", "control address, ip:port; port 0 picks one"),
     WORDS("coordinator", "",
           "address of the coordinator when it is another process; empty: host it here"),

@@ -41,13 +41,6 @@ static void send_content(struct coordinator_loop *loop, const struct order_actio
     }
 }
 
-static void send_all(struct coordinator_loop *loop, const struct message *message)
-{
-    for (uint32_t i = 0; i < loop->host->options->shards; i++)
-        if (loop->members[i])
-            control_send(loop->control, loop->members[i], message);
-}
-
 /* Shards of this process end with it, and tools do not answer. */
 static bool answers_stop(const struct coordinator_loop *loop, uint32_t peer)
 {
@@ -75,7 +68,10 @@ static void carry_out(struct coordinator_loop *loop, const struct order_action *
             host_farewell_expect(&loop->farewell, action->peer);
         control_send(loop->control, action->peer, &action->message);
         break;
-    case ORDER_SEND_ALL: send_all(loop, &action->message); break;
+    case ORDER_SEND_ALL:
+        control_send_all(loop->control, loop->members, loop->host->options->shards,
+                         &action->message);
+        break;
     case ORDER_APPEND: break; /* a shard writes the log: host_shard_record.c */
     case ORDER_CONTENT: send_content(loop, action); break;
     case ORDER_DROP: control_drop(loop->control, action->peer); break;

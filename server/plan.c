@@ -11,7 +11,7 @@
 static const struct setting own[] = {
     {"params", SETTING_FLOAT, false, "1e6", 1, 0x1p40, NULL, NULL,
      "parameters of the model, as one tensor"},
-    {"workers", SETTING_INT, false, "8", 1, 256, NULL, NULL, "workers that push"},
+    {"workers", SETTING_INT, false, "8", 1, WORKERS_MAX, NULL, NULL, "workers that push"},
     {"gbit", SETTING_FLOAT, false, "0", 0, 1e6, NULL, NULL,
      "speed of each machine's link, Gbit/s; 0: a table of usual ones"},
     {"memory_speed", SETTING_FLOAT, false, "10", 0.001, 1e6, NULL, NULL,

@@ -1,63 +1,9 @@
-/* What was described and has landed: its verdict, its record, its receipt. Sequences are judged in
- * order; a worker hears a verdict only when all shards have logged it. */
+/* What was described and has landed: its verdict, its record. Sequences are judged in
+ * order. */
 #include "server/coordinator/order_internal.h"
 
 #include <math.h>
 #include <string.h>
-
-/* Receipts. */
-
-void judge_answer(struct order *order, const struct ledger_receipt *receipt,
-                  const struct name *name)
-{
-    const struct order_worker *worker = &order->workers[name->worker];
-    if (worker->peer == 0 || !worker->told ||
-        (order->plants.owed_lost && receipt->index <= order->taken_over))
-        return;
-    order_send(order, worker->peer, MESSAGE_RECEIPT)->receipt =
-        (struct message_receipt){.name = *name,
-                                 .verdict = receipt->verdict,
-                                 .index = receipt->index,
-                                 .version = receipt->version,
-                                 .staleness = receipt->staleness,
-                                 .weight = receipt->weight,
-                                 .durable = order->ledger.durable,
-                                 .detail = receipt->detail,
-                                 .whole = order->whole};
-}
-
-static void owe(struct order *order, const struct name *name)
-{
-    /* A slot owes at most one receipt: it is not used again before its record is logged. */
-    ASSERT(order->owed_count < OWED_MAX || order->plants.retire_early);
-    if (order->owed_count == OWED_MAX)
-        return;
-    order->owed[(order->owed_first + order->owed_count++) % OWED_MAX] =
-        (struct order_owed){.index = order->ledger.index, .name = *name};
-}
-
-void judge_receipts(struct order *order)
-{
-    const uint64_t watermark = order->plants.early_receipt ? UINT64_MAX : order_watermark(order);
-    while (order->owed_count > 0 && order->owed[order->owed_first].index <= watermark) {
-        const struct name name = order->owed[order->owed_first].name;
-        const struct ledger_receipt *receipt = ledger_receipt(&order->ledger, &name);
-        order->owed_first = (order->owed_first + 1) % OWED_MAX;
-        order->owed_count--;
-        if (!receipt || order->workers[name.worker].peer == 0 || !order->workers[name.worker].told)
-            continue;
-        struct message_receipt next = {0};
-        const bool comes = places_next(order, name.worker, &next);
-        judge_answer(order, receipt, &name);
-        if (!comes)
-            continue;
-        struct message_receipt *sent =
-            &order->actions->items[order->actions->count - 1].message.receipt;
-        sent->next_sequence = next.next_sequence;
-        sent->next_slot = next.next_slot;
-        sent->next_generation = next.next_generation;
-    }
-}
 
 /* What is known of a slot. */
 
@@ -307,7 +253,7 @@ static void admit(struct order *order, uint32_t index)
     if (staleness > order->figures.staleness_max)
         order->figures.staleness_max = staleness;
     order_append(order, &record);
-    owe(order, &record.admit.name);
+    judge_owe(order, &record.admit.name);
     steps_due(order);
 }
 
@@ -322,7 +268,7 @@ static void admit_first(struct order *order, uint32_t index)
     order->figures.verdicts[VERDICT_ADMITTED]++;
     order_append(order, &record);
     order->first_at = order->ledger.index;
-    owe(order, &record.first.name);
+    judge_owe(order, &record.first.name);
     places_close(order, index, order->ledger.index);
     order->last_step_ns = order->now_ns;
 }
@@ -344,7 +290,7 @@ void judge_refuse(struct order *order, uint32_t index, uint32_t verdict, uint64_
                      &slot->name);
     } else {
         order_append(order, &record);
-        owe(order, &record.refuse.name);
+        judge_owe(order, &record.refuse.name);
     }
     places_close(order, index, order->ledger.index);
 }

@@ -335,11 +335,14 @@ void judge_landed(struct order *order, uint32_t member, const struct message_lan
 void judge_patience(struct order *order);
 void judge_all(struct order *order); /* whatever can have its verdict now */
 void judge_refuse(struct order *order, uint32_t slot, uint32_t verdict, uint64_t detail);
-void judge_answer(struct order *order, const struct ledger_receipt *receipt,
-                  const struct name *name);
-void judge_receipts(struct order *order);
 bool judge_fine(const struct order *order, uint32_t slot); /* its turn, and it would be admitted */
 bool judge_pending(const struct order *order);             /* something has landed and waits */
+
+/* receipts.c */
+void judge_answer(struct order *order, const struct ledger_receipt *receipt,
+                  const struct name *name);
+void judge_owe(struct order *order, const struct name *name); /* for the newest record */
+void judge_receipts(struct order *order);
 
 /* rounds.c: mode = sync */
 bool rounds_whole(const struct order *order);
