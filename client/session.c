@@ -30,6 +30,25 @@ void session_init(struct session *session, const struct session_options *options
     session->join_ns = INT64_MAX;
 }
 
+enum arithmetic_codec session_codec(const struct session *session, uint32_t purpose)
+{
+    return purpose == PURPOSE_FIRST ? ARITHMETIC_F32 : session->codec;
+}
+
+uint64_t session_chunk(const struct session *session, const struct session_push *push)
+{
+    return codec_chunk(session_codec(session, push->what.purpose), session->chunk_bytes);
+}
+
+struct session_span session_span(const struct session *session, const struct session_push *push,
+                                 uint32_t index)
+{
+    const struct session_member *member = &session->members[index];
+    return push->what.purpose == PURPOSE_FIRST
+               ? (struct session_span){.offset = member->offset, .bytes = member->bytes}
+               : member->gradient;
+}
+
 static void fail_for_good(struct session *session, gradweir_status status, const char *text)
 {
     session->failed = true;
@@ -110,7 +129,8 @@ static bool sound(const struct session *session, const struct message_joined *jo
         next += joined->members[i].count;
     }
     return next == session->options.elements && joined->chunk_bytes >= sizeof(float) &&
-           joined->chunk_bytes <= UINT32_MAX;
+           joined->chunk_bytes <= UINT32_MAX && codec_name(joined->gradient_dtype) != NULL &&
+           (session->incarnation == 0 || joined->gradient_dtype == session->codec);
 }
 
 static void came_in(struct session *session, const struct message *message)
@@ -118,7 +138,8 @@ static void came_in(struct session *session, const struct message *message)
     const struct message_joined *joined = &message->joined;
     if (!sound(session, joined)) {
         fail_for_good(session, GRADWEIR_ERR_PROTOCOL,
-                      "the coordinator's members do not tile the model that was bound");
+                      "the coordinator's members do not tile the model that was bound, or its "
+                      "gradient_dtype has changed");
         return;
     }
     if (!session->unanswered && message->epoch == session->epoch &&
@@ -153,6 +174,8 @@ static void came_in(struct session *session, const struct message *message)
     session->job = joined->job;
     session->first = joined->first;
     session->chunk_bytes = joined->chunk_bytes;
+    session->codec = (enum arithmetic_codec)joined->gradient_dtype;
+    session->magnitude_max = joined->magnitude_max;
     session->joined = true;
     if (session->leaving) { /* the farewell went to nobody: it named an incarnation of before */
         say_bye(session);

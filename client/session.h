@@ -14,10 +14,12 @@
  * Messages of an epoch below the one that is known are dropped.
  *
  * The shell owns the bytes: send buffers by number (0 .. outstanding - 1), one receive buffer. Both
- * hold a body: all parameters as float32, then all MOMENTS (24 bytes each). */
+ * hold a body: all parameters as float32, then all MOMENTS (24 bytes each). Only a gradient's
+ * elements are in the job's codec, which JOINED tells. */
 #ifndef GRADWEIR_CLIENT_SESSION_H
 #define GRADWEIR_CLIENT_SESSION_H
 
+#include "common/codec.h"
 #include "common/heads.h"
 #include "common/ledger.h"
 #include "common/message.h"
@@ -132,8 +134,11 @@ struct session_member {
     int64_t pause_ns; /* before the next try; doubles with each that fails */
     int64_t retry_ns; /* AWAY: connect then; GREETING: say HELLO again then (INT64_MAX: an answer is
                          awaited) */
-    uint64_t offset, bytes; /* its part of a body */
-    uint32_t in_flight;     /* chunks of all pushes */
+    uint64_t offset, bytes; /* its part of a body as float32 */
+    struct session_span {
+        uint64_t offset, bytes;
+    } gradient;         /* and in the job's codec */
+    uint32_t in_flight; /* chunks of all pushes */
 };
 
 /* WANTS_PLACE with a generation had a place under a coordinator that is gone: it may be held for
@@ -173,6 +178,8 @@ struct session {
     uint32_t
         older; /* epoch of a coordinator that answers although its time is over; 0: none does */
     uint64_t incarnation, job, chunk_bytes, newest;
+    enum arithmetic_codec codec; /* of gradients; first parameters are float32 */
+    double magnitude_max;
     bool first; /* first parameters are there */
     uint8_t pass[NONCE_BYTES];
     uint64_t sequence;                         /* last given */
@@ -202,6 +209,12 @@ bool session_plant(struct session *session, const char *name);
 
 /* What it waits for, as a sentence; "" for nothing. */
 void session_waiting(const struct session *session, char *text, size_t size);
+
+/* In which numbers a push travels; which part of it is a member's. */
+uint64_t session_chunk(const struct session *session, const struct session_push *push); /* bytes */
+enum arithmetic_codec session_codec(const struct session *session, uint32_t purpose);
+struct session_span session_span(const struct session *session, const struct session_push *push,
+                                 uint32_t member);
 
 /* Between the session's files. */
 struct session_action *session_act(struct session *session, enum session_action_kind kind);

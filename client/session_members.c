@@ -61,9 +61,11 @@ void session_members_told(struct session *session, const struct message_joined *
         const bool same = is_same(&member->where, &joined->members[i]);
         const bool last = i + 1 == joined->members_count;
         member->where = joined->members[i];
+        const uint64_t tail = last ? session->options.moments * sizeof(double) * 3 : 0;
         member->offset = member->where.first * sizeof(float);
-        member->bytes = member->where.count * sizeof(float) +
-                        (last ? session->options.moments * sizeof(double) * 3 : 0);
+        member->bytes = member->where.count * sizeof(float) + tail;
+        member->gradient.offset = codec_bytes(session->codec, member->where.first);
+        member->gradient.bytes = codec_bytes(session->codec, member->where.count) + tail;
         if (member->state != MEMBER_AWAY && !same)
             hang_up(session, i);
         else if (member->state == MEMBER_OPEN && greet)

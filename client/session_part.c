@@ -10,28 +10,34 @@ struct piece {
     uint64_t offset, length; /* bytes of the member's range */
 };
 
-/* The first piece at or behind `from`, bytes of the member's range; false: there is none. */
-static bool find(const struct session *session, uint32_t index, uint64_t from, struct piece *piece)
+/* The first piece at or behind `from`, bytes of the member's range; false: there is none. Pieces of
+ * int8 are whole blocks: where a share would cut one, bind has said no. */
+static bool find(const struct session *session, const struct session_push *push, uint32_t index,
+                 uint64_t from, struct piece *piece)
 {
     const struct session_options *options = &session->options;
     const struct session_member *member = &session->members[index];
-    const uint64_t first = member->where.first, floats = member->where.count * sizeof(float);
+    const enum arithmetic_codec codec = session_codec(session, push->what.purpose);
+    const uint64_t first = member->where.first, all = session_span(session, push, index).bytes;
+    const uint64_t elements = codec_bytes(codec, member->where.count);
+    const uint64_t most = codec_elements(codec, session_chunk(session, push));
     uint64_t begin, end;
-    if (from < floats &&
-        parts_run(options->parts, options->model, first + from / sizeof(float),
-                  session->chunk_bytes / sizeof(float), &begin, &end) &&
+    if (from < elements &&
+        parts_run(options->parts, options->model, first + codec_elements(codec, from), most, &begin,
+                  &end) &&
         begin < first + member->where.count) {
-        const uint64_t most = begin + session->chunk_bytes / sizeof(float);
         end = end < first + member->where.count ? end : first + member->where.count;
-        end = end < most ? end : most;
-        *piece = (struct piece){(begin - first) * sizeof(float), (end - begin) * sizeof(float)};
+        end = end < begin + most ? end : begin + most;
+        piece->offset = codec_bytes(codec, begin - first);
+        piece->length = codec_bytes(codec, end - first) - piece->offset;
         return true;
     }
     if (options->parts->rank != 0) /* MOMENTS are rank 0's */
         return false;
-    const uint64_t offset = from > floats ? from : floats;
-    const uint64_t rest = member->bytes > offset ? member->bytes - offset : 0;
-    *piece = (struct piece){offset, rest < session->chunk_bytes ? rest : session->chunk_bytes};
+    const uint64_t offset = from > elements ? from : elements;
+    const uint64_t rest = all > offset ? all - offset : 0;
+    const uint64_t chunk = session_chunk(session, push);
+    *piece = (struct piece){offset, rest < chunk ? rest : chunk};
     return rest > 0;
 }
 
@@ -46,7 +52,7 @@ static struct head_chunk head_of(const struct session *session, const struct ses
                                  uint32_t index, const struct piece *piece)
 {
     return (struct head_chunk){.kind = HEAD_PART,
-                               .dtype = HEAD_FLOAT32,
+                               .dtype = (uint8_t)session_codec(session, push->what.purpose),
                                .session = session->members[index].number,
                                .epoch = session->epoch,
                                .slot = push->slot,
@@ -64,17 +70,17 @@ void session_part_send(struct session *session, struct session_push *push, uint3
     struct piece piece, next;
     if (push->next[index] == 0)
         push->before[index] = 0;
-    if (!find(session, index, push->next[index], &piece))
+    if (!find(session, push, index, push->next[index], &piece))
         piece = (struct piece){0, 0}; /* nothing for this member: it must hear that */
     const uint64_t behind = piece.offset + piece.length;
-    const bool more = piece.length > 0 && find(session, index, behind, &next);
+    const bool more = piece.length > 0 && find(session, push, index, behind, &next);
     struct head_chunk head = head_of(session, push, index, &piece);
     head.flags = more ? 0 : PART_LAST;
     struct session_action *action =
         session_act(session, piece.length ? SESSION_CHUNK : SESSION_HEAD);
     action->member = index;
     action->buffer = push->what.buffer;
-    action->offset = member->offset + piece.offset;
+    action->offset = session_span(session, push, index).offset + piece.offset;
     action->length = piece.length;
     action->token = (uint64_t)push->what.buffer << 32 | index;
     memcpy(&action->head, &head, sizeof head);

@@ -2,6 +2,7 @@
  * instruction set, plans, factors, the fixed tree of sums. */
 #include "common/arithmetic.h"
 
+#include "common/codec.h"
 #include "common/status.h"
 
 #include <fenv.h>
@@ -157,11 +158,6 @@ float arithmetic_trust_ratio(double sum_theta, double sum_update, double weight_
     return (float)(sqrt(sum_theta) / sqrt(sum_update));
 }
 
-size_t arithmetic_codec_bytes(enum arithmetic_codec codec)
-{
-    return codec == ARITHMETIC_F32 ? 4 : 2;
-}
-
 size_t arithmetic_blocks(uint64_t n)
 {
     return (size_t)(n / ARITHMETIC_BLOCK + (n % ARITHMETIC_BLOCK != 0));
@@ -178,7 +174,7 @@ uint32_t arithmetic_measure_blocks(const struct arithmetic *arithmetic, enum ari
         arithmetic->measure(codec, at, piece, &measured);
         sums[block] = measured.sum_squares;
         largest = measured.largest_bits > largest ? measured.largest_bits : largest;
-        at += piece * arithmetic_codec_bytes(codec);
+        at += codec_bytes(codec, piece);
         n -= piece;
     }
     return largest;
@@ -257,15 +253,4 @@ double arithmetic_tree_sum(const struct arithmetic_tree *tree)
     for (size_t i = tree->n - 1; i > 0; i--)
         sum = tree->nodes[i - 1].sum + sum;
     return sum;
-}
-
-uint64_t arithmetic_first_not_finite(const float *numbers, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &numbers[i], sizeof bits);
-        if (!arithmetic_finite(bits & 0x7fffffffu))
-            return i;
-    }
-    return UINT64_MAX;
 }

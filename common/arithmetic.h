@@ -30,7 +30,8 @@
 #define ARITHMETIC_COMPENSATED_MIN                                                                 \
     64 /* averages over at least this many gradients carry a Kahan term */
 
-enum arithmetic_codec { ARITHMETIC_F32, ARITHMETIC_BF16, ARITHMETIC_F16 };
+/* In which numbers a gradient travels and waits; codec.h has names, sizes and layout. */
+enum arithmetic_codec { ARITHMETIC_F32, ARITHMETIC_BF16, ARITHMETIC_F16, ARITHMETIC_INT8 };
 
 enum arithmetic_algorithm {
     ARITHMETIC_SGD,
@@ -99,7 +100,8 @@ struct arithmetic_group_numbers {
     bool frozen;
 };
 
-/* The gradients that wait on a shard: slot s lies at base + s × stride_bytes, as `codec`. */
+/* The gradients that wait on a shard: slot s lies at base + s × stride_bytes, as `codec`; its first
+ * element begins a block of INT8. */
 struct arithmetic_sources {
     const void *base;
     size_t stride_bytes;
@@ -139,11 +141,19 @@ struct arithmetic {
     const char *name; /* scalar, avx2, avx512 */
 
     /* to[i] = from[i] × scale, rounded to nearest even into the codec. to may equal from for F32.
-     */
+     * INT8: from begins a block of its own. */
     void (*encode)(enum arithmetic_codec codec, float scale, const float *from, size_t n, void *to);
 
-    /* Exact widening. */
+    /* Exact widening; INT8: from begins a block. */
     void (*decode)(enum arithmetic_codec codec, const void *from, size_t n, float *to);
+
+    /* Error feedback: to = encode(from + rest), and rest becomes (from + rest) - decode(to), which
+     * is exact; but where the sum is not finite rest stays as it was (INT8: in the whole block). */
+    void (*encode_rest)(enum arithmetic_codec codec, const float *from, size_t n, float *rest,
+                        void *to);
+
+    /* to[i] += decode(from)[i]: mass that was sent comes back. */
+    void (*decode_add)(enum arithmetic_codec codec, const void *from, size_t n, float *to);
 
     /* One piece of at most a block. The order of the sum is fixed by the piece's begin: element i
      * goes to lane i mod 16 in double, then the lanes are added in a binary tree. Pieces:
@@ -215,14 +225,10 @@ uint32_t arithmetic_measure_blocks(const struct arithmetic *arithmetic, enum ari
                                    const void *data, size_t n, double *sums);
 
 size_t arithmetic_blocks(uint64_t n);
-size_t arithmetic_codec_bytes(enum arithmetic_codec codec);
 
 /* Largest magnitude as a float; true when it is finite. */
 float arithmetic_largest(uint32_t largest_bits);
 bool arithmetic_finite(uint32_t largest_bits);
-
-/* The first NaN or infinity of n floats, or UINT64_MAX: asked only once measure has found one. */
-uint64_t arithmetic_first_not_finite(const float *numbers, uint64_t n);
 
 /* The fixed binary tree over block index. Node (level, index) stands for the blocks [index <<
  * level, (index + 1)

@@ -51,40 +51,66 @@ ELEMENT float element_from_bf16(uint16_t half)
 }
 
 /* binary16: round to nearest even, subnormals kept, overflow to infinity. 0x477ff000 is 65520, the
- * first magnitude that rounds to infinity; 0x38800000 is 2^-14, the smallest normal one. */
+ * first magnitude that rounds to infinity; 0x38800000 is 2^-14, the smallest normal one. Below it
+ * the adding of 0.5 rounds to multiples of 2^-24. Chosen from values, not by branches, so that
+ * loops over it become vectors. */
 ELEMENT uint16_t element_to_f16(float x)
 {
     const uint32_t bits = element_bits(x);
-    const uint32_t sign = (bits >> 16) & 0x8000u;
     const uint32_t size = bits & 0x7fffffffu;
-    if (size > 0x7f800000u)
-        return (uint16_t)(sign | 0x7e00u);
-    if (size >= 0x477ff000u)
-        return (uint16_t)(sign | 0x7c00u);
-    if (size >= 0x38800000u) {
-        const uint32_t moved = size - 0x38000000u;
-        return (uint16_t)(sign | ((moved + 0xfffu + ((moved >> 13) & 1u)) >> 13));
-    }
-    const uint32_t shift = 126u - (size >> 23);
-    if (shift > 24u)
-        return (uint16_t)sign;
-    const uint32_t mantissa = (size & 0x7fffffu) | 0x800000u;
-    const uint32_t half = mantissa >> shift;
-    const uint32_t rest = mantissa & ((1u << shift) - 1u);
-    const uint32_t tie = 1u << (shift - 1u);
-    return (uint16_t)(sign | (half + (uint32_t)(rest > tie || (rest == tie && (half & 1u)))));
+    const uint32_t normal = (size - 0x38000000u + 0xfffu + ((size >> 13) & 1u)) >> 13;
+    const uint32_t small = element_bits(element_float(size) + 0.5f) - 0x3f000000u;
+    uint32_t half = size < 0x38800000u ? small : normal;
+    half = size >= 0x477ff000u ? 0x7c00u : half;
+    half = size > 0x7f800000u ? 0x7e00u : half;
+    return (uint16_t)(((bits >> 16) & 0x8000u) | half);
 }
 
 ELEMENT float element_from_f16(uint16_t half)
 {
-    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
     const uint32_t size = half & 0x7fffu;
-    if (size >= 0x7c00u)
-        return element_float(sign | 0x7f800000u | ((size & 0x3ffu) << 13));
-    if (size >= 0x400u)
-        return element_float(sign | ((size << 13) + 0x38000000u));
-    return element_float(sign |
-                         element_bits((float)size * 5.9604644775390625e-8f)); /* 2^-24: exact */
+    const uint32_t normal = (size << 13) + 0x38000000u;
+    const uint32_t small = element_bits((float)(int32_t)size * 5.9604644775390625e-8f); /* 2^-24 */
+    uint32_t bits = size < 0x400u ? small : normal;
+    bits = size >= 0x7c00u ? 0x7f800000u | (size & 0x3ffu) << 13 : bits;
+    return element_float((uint32_t)(half & 0x8000u) << 16 | bits);
+}
+
+/* int8 with one scale for each ELEMENT_INT8_BLOCK elements. The scale is the largest magnitude /
+ * 127, rounded up to 16 significant bits, so that scale × q is exact for every q of -127..127 (and
+ * what has been encoded once encodes to itself), and no smaller than the smallest normal float, so
+ * that its reciprocal is finite. All zeros: scale 0. With a NaN or an Inf among them: the scale is
+ * NaN, and q is 1 where they are and 0 elsewhere. */
+#define ELEMENT_INT8_BLOCK 256
+
+ELEMENT float element_int8_scale(uint32_t largest_bits)
+{
+    if (largest_bits >= 0x7f800000u)
+        return element_float(0x7fc00000u);
+    if (largest_bits == 0)
+        return 0.0f;
+    const uint32_t bits =
+        (element_bits(element_float(largest_bits) / 127.0f) + 0xffu) & 0xffffff00u;
+    return element_float(bits < 0x00800000u ? 0x00800000u : bits);
+}
+
+/* What an element is multiplied by before it is rounded. */
+ELEMENT float element_int8_inverse(float scale)
+{
+    return scale > 0.0f ? 1.0f / scale : 0.0f;
+}
+
+/* x × inverse to the nearest integer, ties to even: behind 1.5 × 2^23 the last bit of a float
+ * counts ones. |x × inverse| <= 127.5 is the caller's. */
+ELEMENT int8_t element_to_int8(float x, float inverse)
+{
+    const uint32_t shifted = element_bits(x * inverse + 12582912.0f);
+    return (int8_t)(int32_t)(shifted - 0x4b400000u);
+}
+
+ELEMENT float element_from_int8(int8_t q, float scale)
+{
+    return (float)q * scale;
 }
 
 /* One more term of a Kahan sum. */

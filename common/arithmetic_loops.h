@@ -9,6 +9,7 @@
 #define GRADWEIR_COMMON_ARITHMETIC_LOOPS_H
 
 #include "common/arithmetic.h"
+#include "common/codec.h"
 #include "common/status.h"
 
 #define CHUNK 1024 /* elements; a multiple of LANES */
@@ -22,61 +23,28 @@
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-static const void *element_at(enum arithmetic_codec codec, const void *base, size_t i)
+static uint32_t largest_of(const float *x, size_t n, uint32_t largest)
 {
-    return (const unsigned char *)base + i * (codec == ARITHMETIC_F32 ? 4u : 2u);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t size = element_bits(x[i]) & 0x7fffffffu;
+        largest = size > largest ? size : largest;
+    }
+    return largest;
 }
 
-static void encode(enum arithmetic_codec codec, float scale, const float *from, size_t n, void *to)
-{
-    float *to_f32 = to;
-    uint16_t *to_half = to;
-    switch (codec) {
-    case ARITHMETIC_F32:
-        INDEPENDENT
-        for (size_t i = 0; i < n; i++)
-            to_f32[i] = from[i] * scale;
-        return;
-    case ARITHMETIC_BF16:
-        INDEPENDENT
-        for (size_t i = 0; i < n; i++)
-            to_half[i] = element_to_bf16(from[i] * scale);
-        return;
-    case ARITHMETIC_F16:
-        for (size_t i = 0; i < n; i++)
-            to_half[i] = element_to_f16(from[i] * scale);
-        return;
-    }
-    ASSERT(!"a codec");
-}
-
-static void decode(enum arithmetic_codec codec, const void *from, size_t n, float *to)
-{
-    const uint16_t *half = from;
-    switch (codec) {
-    case ARITHMETIC_F32: memmove(to, from, n * sizeof *to); return;
-    case ARITHMETIC_BF16:
-        INDEPENDENT
-        for (size_t i = 0; i < n; i++)
-            to[i] = element_from_bf16(half[i]);
-        return;
-    case ARITHMETIC_F16:
-        for (size_t i = 0; i < n; i++)
-            to[i] = element_from_f16(half[i]);
-        return;
-    }
-    ASSERT(!"a codec");
-}
+#include "common/arithmetic_codecs.h"
 
 /* Up to a chunk of `data` from element i on as float32: the memory itself where it is float32
  * already. */
 static const float *as_f32(enum arithmetic_codec codec, const void *data, size_t i, size_t n,
                            float *room)
 {
-    const void *from = element_at(codec, data, i);
     if (codec == ARITHMETIC_F32)
-        return from;
-    decode(codec, from, n, room);
+        return (const float *)data + i;
+    if (codec == ARITHMETIC_INT8)
+        decode_int8(data, i, n, room);
+    else
+        decode(codec, (const uint16_t *)data + i, n, room);
     return room;
 }
 
@@ -103,15 +71,6 @@ static double lanes_sum(double lanes[LANES])
         for (size_t j = 0; j < width; j++)
             lanes[j] += lanes[j + width];
     return lanes[0];
-}
-
-static uint32_t largest_of(const float *x, size_t n, uint32_t largest)
-{
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t size = element_bits(x[i]) & 0x7fffffffu;
-        largest = size > largest ? size : largest;
-    }
-    return largest;
 }
 
 static void measure(enum arithmetic_codec codec, const void *data, size_t n,

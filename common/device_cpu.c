@@ -3,6 +3,8 @@
  * never held up for longer than a tile. */
 #include "common/device.h"
 
+#include "common/codec.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,7 +200,7 @@ static bool do_decode(struct device_state *state, struct job *job)
     const struct device_decode *decode = &job->decode;
     const size_t end = tile_end(state, job->at, decode->n);
     const unsigned char *from =
-        (const unsigned char *)decode->from + job->at * arithmetic_codec_bytes(decode->codec);
+        (const unsigned char *)decode->from + codec_bytes(decode->codec, job->at);
     const uint32_t largest =
         arithmetic_measure_blocks(state->arithmetic, decode->codec, from, end - job->at,
                                   decode->sums + job->at / ARITHMETIC_BLOCK);

@@ -30,7 +30,9 @@ enum head_kind {
 
 enum { HEAD_BYTES = 64 };
 
-enum head_dtype { HEAD_FLOAT32 = 0, HEAD_BFLOAT16 = 1 };
+/* The numbers of enum arithmetic_codec. Of CHUNK and PART: the job's gradient_dtype, but float32
+ * for first parameters, whatever that is. */
+enum head_dtype { HEAD_FLOAT32 = 0, HEAD_BFLOAT16 = 1, HEAD_FLOAT16 = 2, HEAD_INT8 = 3 };
 
 /* The first 8 bytes are common to all kinds. */
 struct head_any {

@@ -69,6 +69,7 @@ struct law_settings {
     uint64_t warmup_steps; /* the first steps rise linearly: step t has min(1, t / warmup_steps); 0:
                               off */
     double beta1, beta2;   /* of the optimizer; for bias corrections and for law_explain */
+    enum arithmetic_codec gradient_dtype; /* in which gradients travel and wait: codec.h */
 };
 
 /* A gradient's facts, when all shards have it. */

@@ -77,6 +77,7 @@ gradweir_status law_settings_check(const struct law_settings *s)
     TRY(within("damp", s->damp, LAW_DAMP_OFF, LAW_DAMP_MEAN_WEIGHT));
     TRY(within("algorithm", s->algorithm, ARITHMETIC_SGD, ARITHMETIC_LAMB));
     TRY(within("schedule", s->schedule, LAW_CONSTANT, LAW_COSINE));
+    TRY(within("gradient_dtype", s->gradient_dtype, ARITHMETIC_F32, ARITHMETIC_INT8));
     TRY(within("clip", s->clip, 0, DBL_MAX));
     TRY(within("clip_average", s->clip_average, 0, DBL_MAX));
     TRY(within("magnitude_max", s->magnitude_max, FLT_MIN, (double)(FLT_MAX / 4)));

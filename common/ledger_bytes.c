@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MAGIC = 0x32444547 }; /* "GED2" */
+enum { MAGIC = 0x33444547 }; /* "GED3" */
 
 /* Beyond the end reads give 0 and set `torn`, which is looked at once. */
 struct cursor {
@@ -125,6 +125,7 @@ static void walk_settings(struct cursor *cursor, struct law_settings *settings)
     u64(cursor, &settings->warmup_steps);
     f64(cursor, &settings->beta1);
     f64(cursor, &settings->beta2);
+    CHOICE(cursor, settings->gradient_dtype, enum arithmetic_codec);
 }
 
 static void walk_optimizer(struct cursor *cursor, struct optimizer_options *optimizer)

@@ -1,5 +1,6 @@
 /* Law settings as "name = value" lines: how they travel in MAP and TUNE records. One table, in the
  * order of writing; reals are written in hexadecimal, so that they read back to the same bits. */
+#include "common/codec.h"
 #include "common/ledger.h"
 
 #include <inttypes.h>
@@ -56,6 +57,7 @@ static const struct row rows[] = {
     LAW("warmup_steps", COUNT64, false, warmup_steps),
     LAW("beta1", REAL, false, beta1),
     LAW("beta2", REAL, false, beta2),
+    WORD("gradient_dtype", false, gradient_dtype, CODEC_NAMES),
     OPTIMIZER("eps", REAL, epsilon),
     OPTIMIZER("dampening", REAL, dampening),
     OPTIMIZER("weight_decay", REAL, weight_decay),
@@ -65,6 +67,13 @@ static const struct row rows[] = {
 };
 
 enum { ROWS = sizeof rows / sizeof *rows, VALUE_MAX = 64 };
+
+/* Younger than the first recordings, in which it is missing: so it is written only when it says
+ * something. */
+static bool may_miss(const struct row *row)
+{
+    return strcmp(row->name, "gradient_dtype") == 0;
+}
 
 static const struct row *find_row(const char *name, size_t length)
 {
@@ -192,6 +201,8 @@ gradweir_status ledger_settings_write(const struct law_settings *settings,
         const uint8_t *base =
             rows[i].optimizer ? (const uint8_t *)optimizer : (const uint8_t *)settings;
         char value[VALUE_MAX];
+        if (may_miss(&rows[i]) && settings->gradient_dtype == ARITHMETIC_F32)
+            continue;
         value_write(&rows[i], base + rows[i].offset, value);
         const int written = snprintf(text + used, size - used, "%s = %s\n", rows[i].name, value);
         if (written < 0 || (size_t)written >= size - used)
@@ -242,8 +253,9 @@ gradweir_status ledger_settings_read(const char *text, struct law_settings *sett
             return fail(GRADWEIR_ERR_PROTOCOL, "settings: %s cannot be that", row->name);
         line += length + 1;
     }
-    if (count != ROWS)
-        return fail(GRADWEIR_ERR_PROTOCOL, "settings: %zu names of %d", count, (int)ROWS);
+    for (size_t i = 0; i < ROWS; i++)
+        if (!seen[i] && !may_miss(&rows[i]))
+            return fail(GRADWEIR_ERR_PROTOCOL, "settings: %s is missing", rows[i].name);
     if (law_settings_check(&law) != GRADWEIR_OK)
         return GRADWEIR_ERR_PROTOCOL;
     memcpy(settings, &law, sizeof law);

@@ -115,6 +115,8 @@ struct message_joined {
     uint32_t outstanding_max;
     uint8_t pass[NONCE_BYTES]; /* opens data-plane sessions */
     uint64_t chunk_bytes;
+    uint32_t gradient_dtype; /* enum arithmetic_codec: in which gradients are pushed */
+    double magnitude_max;    /* a larger element is NOT_FINITE */
     uint32_t members_count;
     struct member members[MEMBERS_MAX];
 };
@@ -225,6 +227,7 @@ struct message_member {
     uint32_t parameter_slots;
     uint32_t ring; /* newest records that it keeps, for a coordinator that comes after this one */
     uint64_t layout_hash;
+    uint32_t gradient_dtype;       /* enum arithmetic_codec */
     uint8_t instance[NONCE_BYTES]; /* of the coordinator: a member that holds nothing yet promises
                                       to follow it by taking its memory */
 };

@@ -1,5 +1,6 @@
 /* The settings of gradweir-server, one row each: name, type, live, default, bounds, word, choices,
  * help. Choices stand in the order of the enums that read them (law.h, arithmetic.h). */
+#include "common/codec.h"
 #include "common/settings.h"
 
 #include <float.h>
@@ -126,6 +127,8 @@ const struct setting settings_server[] = {
     REAL("weight_decay", false, "0", 0, 1e3, "as the optimizer defines it"),
 
     /* Slots, patience, liveness. */
+    ONE_OF("gradient_dtype", false, "float32", CODEC_NAMES,
+           "in which numbers gradients travel and wait; parameters stay float32"),
     WHOLE("parameter_slots", false, "4", 3, 64, NULL,
           "versions of the parameters a shard can hold at once"),
     WAIT("pull_patience", false, "10s", 1e7, 3600 * SECOND, NULL,

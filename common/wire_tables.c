@@ -2,6 +2,7 @@
  * explains them; message.h and record.h are the structs. */
 #include "common/wire_fields.h"
 
+#include "common/arithmetic.h"
 #include "common/message.h"
 
 #include <assert.h>
@@ -74,6 +75,8 @@ static const struct field joined[] = {U64(joined.job),
                                       U32(joined.outstanding_max, ANY),
                                       FIXED(joined.pass),
                                       U64(joined.chunk_bytes),
+                                      U32(joined.gradient_dtype, ARITHMETIC_INT8),
+                                      F64(joined.magnitude_max),
                                       BLOB(joined.members, joined.members_count, MEMBERS_MAX)};
 static const struct field denied[] = {I32(denied.status), TEXT(denied.text)};
 static const struct field want[] = {ENUM(want.content, CONTENT_LAYOUT, CONTENT_PARTS)};
@@ -129,6 +132,7 @@ static const struct field member[] = {U64(member.job),
                                       U32(member.parameter_slots, 64),
                                       U32(member.ring, ANY),
                                       U64(member.layout_hash),
+                                      U32(member.gradient_dtype, ARITHMETIC_INT8),
                                       FIXED(member.instance)};
 static const struct field ready[] = {U32(ready.shard, MEMBERS_MAX - 1), U64(ready.layout_hash),
                                      U64(ready.bytes)};

@@ -69,6 +69,7 @@ static gradweir_status read_order(const struct settings *settings, struct order_
         settings_choice(settings, "preset") == 0 ? law_classic() : law_llm(order->workers_max);
     read_window(settings, &order->law);
     read_optimizer(settings, &order->law, &order->optimizer);
+    order->law.gradient_dtype = (enum arithmetic_codec)settings_choice(settings, "gradient_dtype");
     TRY(law_settings_check(&order->law));
     const int64_t window_max = settings_int(settings, "window_max");
     order->window_max = window_max == SETTING_WORD ? order->law.window : (uint32_t)window_max;

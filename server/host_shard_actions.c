@@ -3,6 +3,7 @@
 
 #include "common/checksum.h"
 #include "common/clock.h"
+#include "common/codec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -160,9 +161,9 @@ static gradweir_status give_job(struct shard_loop *loop, const struct shard_job 
     if (job->kind == SHARD_SCAN)
         return loop->device->decode(
             loop->device_state, 0,
-            &(struct device_decode){.codec = ARITHMETIC_F32,
+            &(struct device_decode){.codec = job->codec,
                                     .from = shard_address(loop->shard, job->offset),
-                                    .n = job->length / sizeof(float),
+                                    .n = job->end,
                                     .sums = loop->scan_sums});
     shard_work(loop->shard, &loop->work);
     if (job->kind == SHARD_AVERAGE)
@@ -198,9 +199,9 @@ static void queue_job(struct shard_loop *loop, const struct shard_action *action
         (struct shard_job){.kind = action->kind,
                            .token = action->token,
                            .offset = action->offset,
-                           .length = action->length,
                            .begin = action->begin,
-                           .end = action->end};
+                           .end = action->end,
+                           .codec = action->codec};
     give_next(loop);
 }
 
@@ -221,10 +222,10 @@ static void job_done(struct shard_loop *loop, const struct device_done *done)
     if (job.kind == SHARD_STEP)
         shard_measure_update(loop->shard, loop->arithmetic, job.begin, job.end);
     if (job.kind == SHARD_SCAN) {
-        const uint64_t count = job.length / sizeof(float);
+        const uint64_t count = job.end;
         if (!arithmetic_finite(done->largest_bits))
             event.not_finite =
-                arithmetic_first_not_finite(shard_address(loop->shard, job.offset), count);
+                codec_first_not_finite(job.codec, shard_address(loop->shard, job.offset), count);
         const size_t blocks = arithmetic_blocks(count);
         for (size_t i = 0; i < blocks; i++)
             event.sum_squares += loop->scan_sums[i];

@@ -24,7 +24,8 @@ struct shard_reply {
 /* A device job that was given, or waits to be. Jobs come back in the order given. */
 struct shard_job {
     enum shard_action_kind kind;
-    uint64_t token, offset, length, begin, end;
+    uint64_t token, offset, begin, end;
+    enum arithmetic_codec codec;
 };
 
 /* A data-plane connection, so that log and status can say what it really uses. */

@@ -16,15 +16,14 @@ static void tell_news(struct shard_loop *loop, struct recording *recording)
 /* The body of a record that has one, out of its slot. */
 static bool body_of(struct shard_loop *loop, const struct record *record)
 {
-    uint32_t slot;
     uint64_t bytes;
+    const void *body;
     if (record->kind == RECORD_ADMIT)
-        slot = record->admit.slot;
+        body = shard_slot(loop->shard, record->admit.slot, &bytes);
     else if (record->kind == RECORD_FIRST)
-        slot = record->first.slot;
+        body = shard_first(loop->shard, record->first.slot, &bytes);
     else
         return true;
-    const void *body = shard_slot(loop->shard, slot, &bytes);
     return recording_body(loop->recording, record->index, body, bytes);
 }
 
@@ -54,8 +53,12 @@ gradweir_status shard_loop_record_start(struct shard_loop *loop, const struct mo
     const enum recording_start start = goes_on ? RECORDING_GO_ON : RECORDING_NEW;
     if (options->record[0] == 0)
         return GRADWEIR_OK;
-    TRY(recording_open_shard(options->record, model, loop->member.shard, loop->member.members,
-                             options->record_bytes_max, start, &loop->recording));
+    const struct recording_part part = {.shard = loop->member.shard,
+                                        .members = loop->member.members,
+                                        .codec =
+                                            (enum arithmetic_codec)loop->member.gradient_dtype};
+    TRY(recording_open_shard(options->record, model, &part, options->record_bytes_max, start,
+                             &loop->recording));
     if (loop->member.shard == 0)
         TRY(recording_open_log(options->record, options->record_bytes_max, start,
                                &loop->log_recording));

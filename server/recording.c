@@ -3,6 +3,7 @@
 #include "server/recording.h"
 
 #include "common/checksum.h"
+#include "common/codec.h"
 #include "server/recording_scan.h"
 
 #include <errno.h>
@@ -18,8 +19,8 @@
 struct recording {
     int fd;
     uint64_t bytes, bytes_max;
-    uint64_t mark_bytes; /* what the mark at the end takes; 0: this file has none */
-    uint64_t body_bytes; /* of a file of bodies */
+    uint64_t mark_bytes;             /* what the mark at the end takes; 0: this file has none */
+    struct recording_lengths bodies; /* of a file of bodies; else 0 */
     uint64_t last;
     char path[1100];
     char reason[1300]; /* "" while all is well */
@@ -119,7 +120,7 @@ static bool put_mark(struct recording *recording, enum recording_end end)
     const struct recording_mark body = {.index = UINT64_MAX, .end = end};
     const uint32_t record[2] = {0, end};
     struct iovec mark =
-        recording->body_bytes ? piece(&body, sizeof body) : piece(record, sizeof record);
+        recording->bodies.first ? piece(&body, sizeof body) : piece(record, sizeof record);
     return recording->mark_bytes == 0 || write_all(recording->fd, &mark, 1);
 }
 
@@ -181,12 +182,12 @@ static size_t whole_end(struct recording *recording, const struct found *found, 
     while (status == GRADWEIR_OK) {
         uint64_t index = 0;
         size_t next = at;
-        status = recording->body_bytes
+        status = recording->bodies.first
                      ? recording_scan_body(found->bytes, found->count, at, &next, &index,
-                                           recording->body_bytes, end)
+                                           &recording->bodies, end)
                      : recording_scan_record(found->bytes, found->count, at, &next, record, end);
         if (status == GRADWEIR_OK)
-            recording->last = recording->body_bytes ? index : record->index;
+            recording->last = recording->bodies.first ? index : record->index;
         at = next;
     }
     free(record);
@@ -271,28 +272,40 @@ static uint64_t body_bytes_of(uint64_t elements, uint64_t moments)
     return elements * sizeof(float) + moments * sizeof(struct moments);
 }
 
-gradweir_status recording_open_shard(const char *folder, const struct model *model, uint32_t shard,
-                                     uint32_t members, uint64_t bytes_max,
+/* Only what is not float32 needs to be said: such files are as they always were. */
+static void head_of(const struct recording_part *part, const struct model_range *range,
+                    uint8_t head[RECORDING_BODIES_HEAD])
+{
+    const bool coded = part->codec != ARITHMETIC_F32;
+    const uint32_t who[2] = {part->shard, part->members | (uint32_t)part->codec << 16};
+    const uint64_t what[3] = {range->first, range->elements, range->moments};
+    memcpy(head, coded ? RECORDING_BODY_CODED : RECORDING_BODY_MAGIC, 8);
+    memcpy(head + 8, who, sizeof who);
+    memcpy(head + 16, what, sizeof what);
+}
+
+gradweir_status recording_open_shard(const char *folder, const struct model *model,
+                                     const struct recording_part *part, uint64_t bytes_max,
                                      enum recording_start start, struct recording **recording)
 {
     char name[32];
-    if (shard == 0)
+    if (part->shard == 0)
         TRY(write_layout(folder, model, start));
-    snprintf(name, sizeof name, "shard-%u.bodies", shard);
+    snprintf(name, sizeof name, "shard-%u.bodies", part->shard);
     TRY(open_file(folder, name, start, recording));
-    const struct model_range range = model_shard(model, members, shard);
-    uint8_t head[RECORDING_BODIES_HEAD] = RECORDING_BODY_MAGIC;
-    const uint32_t who[2] = {shard, members};
-    const uint64_t what[3] = {range.first, range.elements, range.moments};
-    memcpy(head + 8, who, sizeof who);
-    memcpy(head + 16, what, sizeof what);
+    const struct model_range range = model_shard(model, part->members, part->shard);
+    uint8_t head[RECORDING_BODIES_HEAD];
+    head_of(part, &range, head);
     const uint64_t body = body_bytes_of(range.elements, range.moments);
-    const double part = (double)body / (double)body_bytes_of(model->elements, model->moments);
+    const double share = (double)body / (double)body_bytes_of(model->elements, model->moments);
     (*recording)->bytes_max = bytes_max == UINT64_MAX
                                   ? bytes_max
-                                  : (uint64_t)((double)(bytes_max - bytes_max / 8) * part) +
+                                  : (uint64_t)((double)(bytes_max - bytes_max / 8) * share) +
                                         RECORDING_BODIES_HEAD + RECORDING_BODY_HEAD;
-    (*recording)->body_bytes = body;
+    (*recording)->bodies =
+        (struct recording_lengths){.gradient = codec_bytes(part->codec, range.elements) +
+                                               range.moments * sizeof(struct moments),
+                                   .first = body};
     (*recording)->mark_bytes = body ? RECORDING_BODY_HEAD : 0;
     return begin_or_close(recording, head, sizeof head);
 }

@@ -3,7 +3,9 @@
  *   layout.model      the model, as model_encode writes it
  *   log.records       "GWLOG01\n", then per record: u32 length, u32 CRC32C, record_encode's bytes
  *   shard-K.bodies    "GWBODY1\n", u32 shard, u32 members, u64 first, u64 elements, u64 moments,
- * then per body: u64 log index, u64 length, u32 CRC32C, u32 0, the bytes as they landed
+ * then per body: u64 log index, u64 length, u32 CRC32C, u32 0, the bytes as they landed. Where
+ * gradients are not float32 it is "GWBODY2\n", and members is a u16 with enum arithmetic_codec as
+ * another behind it; first parameters are float32 even then
  *
  * All little-endian. Each file ends with a mark that says why: length 0 (log), index 2^64 - 1
  * (bodies), and beside it enum recording_end. A file without its mark belongs to a process that was
@@ -18,6 +20,7 @@
 #ifndef GRADWEIR_SERVER_RECORDING_H
 #define GRADWEIR_SERVER_RECORDING_H
 
+#include "common/arithmetic.h"
 #include "common/model.h"
 #include "common/record.h"
 
@@ -45,8 +48,13 @@ gradweir_status recording_try(const char *folder, uint32_t shard);
 /* Makes the folder when it is not there. */
 gradweir_status recording_open_log(const char *folder, uint64_t bytes_max,
                                    enum recording_start start, struct recording **recording);
-gradweir_status recording_open_shard(const char *folder, const struct model *model, uint32_t shard,
-                                     uint32_t members, uint64_t bytes_max,
+/* Whose bodies, and in which numbers its gradients are. */
+struct recording_part {
+    uint32_t shard, members;
+    enum arithmetic_codec codec;
+};
+gradweir_status recording_open_shard(const char *folder, const struct model *model,
+                                     const struct recording_part *part, uint64_t bytes_max,
                                      enum recording_start start, struct recording **recording);
 
 /* False when what was given is not all there: the bound, or the disk, at the latest now. NULL is
@@ -76,11 +84,21 @@ const struct model *recording_model(const struct recording_reader *reader);
 gradweir_status recording_next(struct recording_reader *reader, struct record *record);
 void recording_rewind(struct recording_reader *reader);
 
-/* Copies `elements` floats from `first` on of the body of this log index, and the whole MOMENTS
- * tail when moments is not NULL. Indexes are asked for in rising order. ERR_AGAIN when a shard's
- * file ends before it, ERR_CORRUPT when the file lacks it or its checksum is wrong. */
-gradweir_status recording_fetch(struct recording_reader *reader, uint64_t index, uint64_t first,
-                                uint64_t elements, float *floats, struct moments *moments);
+/* Which elements of which body; codec: recording_codec, or float32 for first parameters. Elements
+ * begin and end at block borders of the model, or at its end. */
+struct recording_piece {
+    uint64_t index; /* in the log */
+    enum arithmetic_codec codec;
+    uint64_t first, elements;
+};
+enum arithmetic_codec recording_codec(const struct recording_reader *reader);
+
+/* Copies a piece's elements as they travelled, and the whole MOMENTS tail when moments is not NULL.
+ * Indexes are asked for in rising order. ERR_AGAIN when a shard's file ends before it, ERR_CORRUPT
+ * when the file lacks it or its checksum is wrong. */
+gradweir_status recording_fetch(struct recording_reader *reader,
+                                const struct recording_piece *piece, void *to,
+                                struct moments *moments);
 
 /* Why the file ends at whose end the last ERR_AGAIN came, and its name. */
 enum recording_end recording_ended(const struct recording_reader *reader, const char **file);

@@ -2,6 +2,7 @@
 #include "server/recording.h"
 
 #include "common/checksum.h"
+#include "common/codec.h"
 #include "server/recording_scan.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@ struct mapped {
 struct bodies {
     struct mapped file;
     uint64_t first, elements, moments;
+    enum arithmetic_codec codec;
     size_t at; /* of the next entry */
 };
 
@@ -78,9 +80,18 @@ static gradweir_status read_shard(const char *folder, const struct model *model,
     const uint8_t *bytes = bodies->file.bytes;
     uint32_t who[2];
     uint64_t what[3];
-    if (bodies->file.count < RECORDING_BODIES_HEAD || memcmp(bytes, RECORDING_BODY_MAGIC, 8) != 0)
+    if (bodies->file.count < RECORDING_BODIES_HEAD ||
+        (memcmp(bytes, RECORDING_BODY_MAGIC, 8) != 0 &&
+         memcmp(bytes, RECORDING_BODY_CODED, 8) != 0))
         return fail(GRADWEIR_ERR_CORRUPT, "%s/%s is no file of bodies", folder, name);
     memcpy(who, bytes + 8, sizeof who);
+    if (memcmp(bytes, RECORDING_BODY_CODED, 8) == 0) {
+        if (codec_name(who[1] >> 16) == NULL)
+            return fail(GRADWEIR_ERR_CORRUPT, "%s/%s: gradient dtype %u is none", folder, name,
+                        who[1] >> 16);
+        bodies->codec = (enum arithmetic_codec)(who[1] >> 16);
+        who[1] &= 0xffff;
+    }
     memcpy(what, bytes + 16, sizeof what);
     if (who[0] != shard || who[1] == 0 || who[1] > MEMBERS_MAX || shard >= who[1])
         return fail(GRADWEIR_ERR_CORRUPT, "%s/%s says it is shard %u of %u", folder, name, who[0],
@@ -228,16 +239,19 @@ enum recording_end recording_ended(const struct recording_reader *reader, const 
 }
 
 /* The body of this index, or an error: bodies are asked for in log order. */
-static gradweir_status find_body(struct bodies *bodies, uint64_t index, const uint8_t **body,
-                                 enum recording_end *end)
+static gradweir_status find_body(struct bodies *bodies, const struct recording_piece *piece,
+                                 const uint8_t **body, enum recording_end *end)
 {
-    const uint64_t due =
-        bodies->elements * sizeof(float) + bodies->moments * sizeof(struct moments);
+    const uint64_t tail = bodies->moments * sizeof(struct moments), index = piece->index;
+    const struct recording_lengths lengths = {
+        .gradient = codec_bytes(bodies->codec, bodies->elements) + tail,
+        .first = codec_bytes(ARITHMETIC_F32, bodies->elements) + tail};
+    const uint64_t due = codec_bytes(piece->codec, bodies->elements) + tail;
     for (;;) {
         size_t next = 0;
         uint64_t found = 0, head[3];
         TRY(recording_scan_body(bodies->file.bytes, bodies->file.count, bodies->at, &next, &found,
-                                due, end));
+                                &lengths, end));
         if (found > index)
             return fail(GRADWEIR_ERR_CORRUPT, "the recording has no body for log index %llu",
                         (unsigned long long)index);
@@ -248,6 +262,9 @@ static gradweir_status find_body(struct bodies *bodies, uint64_t index, const ui
             bodies->at = next;
             continue;
         }
+        if (head[1] != due)
+            return fail(GRADWEIR_ERR_CORRUPT, "the body of log index %llu is not %s",
+                        (unsigned long long)index, codec_name(piece->codec));
         if (checksum_crc32c(0, *body, due) != (uint32_t)head[2])
             return fail(GRADWEIR_ERR_CORRUPT, "the body of log index %llu has a wrong checksum",
                         (unsigned long long)index);
@@ -255,31 +272,46 @@ static gradweir_status find_body(struct bodies *bodies, uint64_t index, const ui
     }
 }
 
-gradweir_status recording_fetch(struct recording_reader *reader, uint64_t index, uint64_t first,
-                                uint64_t elements, float *floats, struct moments *moments)
+enum arithmetic_codec recording_codec(const struct recording_reader *reader)
+{
+    return reader->shards[0].codec;
+}
+
+static void copy_out(const struct bodies *bodies, const struct recording_piece *piece,
+                     const uint8_t *body, uint8_t *to)
+{
+    const uint64_t last = bodies->first + bodies->elements, wanted = piece->first + piece->elements;
+    const uint64_t begin = piece->first > bodies->first ? piece->first : bodies->first;
+    const uint64_t end = wanted < last ? wanted : last;
+    if (begin < end)
+        memcpy(to + codec_bytes(piece->codec, begin - piece->first),
+               body + codec_bytes(piece->codec, begin - bodies->first),
+               codec_bytes(piece->codec, end - begin));
+}
+
+gradweir_status recording_fetch(struct recording_reader *reader,
+                                const struct recording_piece *piece, void *to,
+                                struct moments *moments)
 {
     for (uint32_t i = 0; i < reader->members; i++) {
         struct bodies *bodies = &reader->shards[i];
-        const uint64_t begin = first > bodies->first ? first : bodies->first;
-        const uint64_t last = bodies->first + bodies->elements;
-        const uint64_t end = first + elements < last ? first + elements : last;
         const bool tail = moments && bodies->moments;
-        if (begin >= end && !tail)
+        if ((piece->first >= bodies->first + bodies->elements ||
+             bodies->first >= piece->first + piece->elements) &&
+            !tail)
             continue;
         const uint8_t *body = NULL;
         enum recording_end why;
-        const gradweir_status status = find_body(bodies, index, &body, &why);
+        const gradweir_status status = find_body(bodies, piece, &body, &why);
         if (status == GRADWEIR_ERR_AGAIN) {
             char name[32];
             snprintf(name, sizeof name, "shard-%u.bodies", i);
             return ended(reader, name, why);
         }
         TRY(status);
-        if (begin < end)
-            memcpy(floats + (begin - first), body + (begin - bodies->first) * sizeof(float),
-                   (end - begin) * sizeof(float));
+        copy_out(bodies, piece, body, to);
         if (tail)
-            memcpy(moments, body + bodies->elements * sizeof(float),
+            memcpy(moments, body + codec_bytes(piece->codec, bodies->elements),
                    bodies->moments * sizeof(struct moments));
     }
     return GRADWEIR_OK;

@@ -43,7 +43,8 @@ gradweir_status recording_scan_record(const uint8_t *bytes, size_t count, size_t
 }
 
 gradweir_status recording_scan_body(const uint8_t *bytes, size_t count, size_t at, size_t *next,
-                                    uint64_t *index, uint64_t body_bytes, enum recording_end *end)
+                                    uint64_t *index, const struct recording_lengths *lengths,
+                                    enum recording_end *end)
 {
     uint64_t head[3];
     const size_t rest = count - at;
@@ -55,13 +56,13 @@ gradweir_status recording_scan_body(const uint8_t *bytes, size_t count, size_t a
         *end = end_of(head[1]);
         return GRADWEIR_ERR_AGAIN;
     }
-    if (head[1] != body_bytes)
+    if (head[1] != lengths->gradient && head[1] != lengths->first)
         return fail(GRADWEIR_ERR_CORRUPT,
                     "the body at byte %zu says it has %llu bytes, the layout gives %llu", at,
-                    (unsigned long long)head[1], (unsigned long long)body_bytes);
-    if (body_bytes > rest - sizeof head)
+                    (unsigned long long)head[1], (unsigned long long)lengths->gradient);
+    if (head[1] > rest - sizeof head)
         return GRADWEIR_ERR_AGAIN;
     *index = head[0];
-    *next = at + sizeof head + (size_t)body_bytes;
+    *next = at + sizeof head + (size_t)head[1];
     return GRADWEIR_OK;
 }

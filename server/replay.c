@@ -4,6 +4,7 @@
 #include "server/replay.h"
 
 #include "common/checksum.h"
+#include "common/codec.h"
 #include "common/sums.h"
 #include "server/replay_without.h"
 #include "server/shard/shard_local.h"
@@ -20,6 +21,7 @@ struct replay {
     struct shard_local *shards[MEMBERS_MAX];
     struct sums *sums; /* of the step that waits for SUMMED */
     struct optimizer_options optimizer;
+    enum arithmetic_codec codec; /* of gradients */
     bool lamb;
     double clip_average; /* in force at that step: it can be tuned */
     uint64_t *digests;
@@ -36,6 +38,10 @@ static gradweir_status open_shards(struct replay *replay, const struct record *m
     replay->lamb = sums_kind_of(&law) == SUMS_TENSORS;
     if (map->map.layout_hash != model->hash)
         return fail(GRADWEIR_ERR_CORRUPT, "the log was made with another layout than layout.model");
+    replay->codec = law.gradient_dtype;
+    if (replay->codec != recording_codec(replay->reader))
+        return fail(GRADWEIR_ERR_CORRUPT, "the log says gradients are %s, the bodies are %s",
+                    codec_name(replay->codec), codec_name(recording_codec(replay->reader)));
     for (uint32_t i = 0; i < replay->options->shards; i++) {
         const struct model_range range = model_shard(model, replay->options->shards, i);
         const struct shard_options options = {.member = {.shard = i,
@@ -45,7 +51,8 @@ static gradweir_status open_shards(struct replay *replay, const struct record *m
                                                          .moments = range.moments > 0,
                                                          .slots = map->map.slots,
                                                          .parameter_slots = 3,
-                                                         .layout_hash = model->hash},
+                                                         .layout_hash = model->hash,
+                                                         .gradient_dtype = law.gradient_dtype},
                                               .optimizer = optimizer,
                                               .sessions_max = 1,
                                               .pulls_max = 1,
@@ -65,20 +72,24 @@ static void put_nothing(struct replay *replay, uint32_t slot)
     }
 }
 
-static gradweir_status put_bodies(struct replay *replay, uint64_t index, uint32_t slot)
+static gradweir_status put_bodies(struct replay *replay, uint64_t index, uint32_t slot, bool first)
 {
     const struct model *model = recording_model(replay->reader);
+    const enum arithmetic_codec codec = first ? ARITHMETIC_F32 : replay->codec;
     for (uint32_t i = 0; i < replay->options->shards; i++) {
         const struct model_range range = model_shard(model, replay->options->shards, i);
         uint64_t bytes;
-        float *floats = shard_slot(replay->shards[i]->shard, slot, &bytes);
+        struct shard *shard = replay->shards[i]->shard;
+        unsigned char *body =
+            first ? shard_first(shard, slot, &bytes) : shard_slot(shard, slot, &bytes);
         struct moments *tail = range.moments ? calloc(range.moments, sizeof *tail) : NULL;
         if (range.moments && !tail)
             return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for moments");
-        const gradweir_status status =
-            recording_fetch(replay->reader, index, range.first, range.elements, floats, tail);
+        const struct recording_piece piece = {
+            .index = index, .codec = codec, .first = range.first, .elements = range.elements};
+        const gradweir_status status = recording_fetch(replay->reader, &piece, body, tail);
         if (status == GRADWEIR_OK && tail)
-            memcpy(floats + range.elements, tail, range.moments * sizeof *tail);
+            memcpy(body + codec_bytes(codec, range.elements), tail, range.moments * sizeof *tail);
         free(tail);
         TRY(status);
     }
@@ -195,9 +206,9 @@ static gradweir_status put_what_landed(struct replay *replay, const struct recor
     if (replay->without && replay_without_leaves(replay->without, record))
         put_nothing(replay, record->admit.slot);
     else if (record->kind == RECORD_ADMIT)
-        return put_bodies(replay, record->index, record->admit.slot);
+        return put_bodies(replay, record->index, record->admit.slot, false);
     else if (record->kind == RECORD_FIRST)
-        return put_bodies(replay, record->index, record->first.slot);
+        return put_bodies(replay, record->index, record->first.slot, true);
     return GRADWEIR_OK;
 }
 

@@ -313,6 +313,8 @@ static void tell(struct order *order, uint32_t index)
     joined->outstanding_max = known->outstanding_max;
     memcpy(joined->pass, worker->pass, NONCE_BYTES);
     joined->chunk_bytes = order->options.chunk_bytes;
+    joined->gradient_dtype = order->ledger.law.settings.gradient_dtype;
+    joined->magnitude_max = order->ledger.law.settings.magnitude_max;
     joined->members_count = order->options.shards;
     for (uint32_t i = 0; i < order->options.shards; i++) {
         const struct model_range range = model_shard(order->model, order->options.shards, i);

@@ -17,7 +17,8 @@ void order_member(const struct order_options *options, const struct model *model
                                       .slots = slots,
                                       .parameter_slots = options->parameter_slots,
                                       .ring = options->ring,
-                                      .layout_hash = model->hash};
+                                      .layout_hash = model->hash,
+                                      .gradient_dtype = options->law.gradient_dtype};
     memcpy(member->instance, options->instance, NONCE_BYTES);
 }
 

@@ -34,9 +34,23 @@ static uint32_t reserved_for_others(const struct order *order, uint32_t worker)
     return order->sets.placeless_count - itself;
 }
 
+/* Until the first parameters are there, places are for nothing else; and where gradients are
+ * smaller than these, a shard has room for one body of them. */
+static bool room_for_first(const struct order *order)
+{
+    if (order->ledger.first || order->options.law.gradient_dtype == ARITHMETIC_F32)
+        return true;
+    for (uint32_t i = 0; i < order->slots_count; i++)
+        if (order->slots[i].state != SLOT_FREE)
+            return false;
+    return true;
+}
+
 static bool may_have(const struct order *order, uint32_t worker)
 {
     const struct order_worker *w = &order->workers[worker];
+    if (!room_for_first(order))
+        return false;
     if (order->draining || !roster_live(order, worker) || w->peer == 0 ||
         w->held >= order->ledger.workers[worker].outstanding_max)
         return false;

@@ -1,14 +1,16 @@
 /* The queue in bytes: how many slots a shard can have, once the model is known. */
 #include "server/coordinator/order_internal.h"
 
+#include "common/codec.h"
+
 /* Of the shard that has most. */
 static uint64_t slot_bytes(const struct order_options *options, const struct model *model)
 {
     uint64_t most = 1;
     for (uint32_t i = 0; i < options->shards; i++) {
         const struct model_range range = model_shard(model, options->shards, i);
-        const uint64_t bytes =
-            range.elements * sizeof(float) + range.moments * sizeof(struct moments);
+        const uint64_t bytes = codec_bytes(options->law.gradient_dtype, range.elements) +
+                               range.moments * sizeof(struct moments);
         most = bytes > most ? bytes : most;
     }
     return most;

@@ -5,6 +5,8 @@
 #include "common/sealed.h"
 #include "server/coordinator/order_internal.h"
 
+#include "common/codec.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +77,12 @@ static gradweir_status check_ledger(const struct order *order, const struct orde
                     "the running job has %u shards with %u slots, these settings make %u with %u: "
                     "shards, window_max, queue and mode must be as they were",
                     ledger->members, ledger->slots, order->options.shards, order->slots_count);
+    const uint32_t theirs = ledger->law.settings.gradient_dtype;
+    const uint32_t ours = order->options.law.gradient_dtype;
+    if (theirs != ours)
+        return fail(GRADWEIR_ERR_MISMATCH,
+                    "the running job has gradient_dtype %s, these settings say %s",
+                    codec_name(theirs), codec_name(ours));
     return GRADWEIR_OK;
 }
 

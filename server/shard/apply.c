@@ -6,6 +6,8 @@
  *   IDLE -> WAIT_SLOT -> MOMENTS -> WAIT_SUMMED -> APPLYING        LAMB, with norms of tensors */
 #include "server/shard/shard_internal.h"
 
+#include "common/codec.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -69,27 +71,29 @@ void apply_logged(struct shard *shard, const struct record *record)
     }
 }
 
-static void say_keep(struct shard *shard, uint64_t index, uint32_t slot)
+static void say_keep(struct shard *shard, const struct keep *kept)
 {
     struct shard_action *action = act(shard, SHARD_KEEP);
-    action->token = index;
-    action->offset = slot_offset(shard, slot);
-    action->length = shard->body_bytes;
+    action->token = kept->index;
+    action->offset = kept->first ? first_offset(shard, kept->slot) : slot_offset(shard, kept->slot);
+    action->length = kept->first ? shard->body_bytes : shard->gradient_bytes;
 }
 
-static void keep(struct shard *shard, uint64_t index, uint32_t slot)
+static void keep(struct shard *shard, uint64_t index, uint32_t slot, bool first)
 {
     if (!shard->options.keep || shard->body_bytes == 0)
         return;
     ASSERT(shard->keeps_count < SLOTS_MAX);
     KEEP(shard, shard->keeps_count);
-    shard->keeps[shard->keeps_count++] = (struct keep){.index = index, .slot = slot};
-    say_keep(shard, index, slot);
+    struct keep *kept = &shard->keeps[shard->keeps_count++];
+    *kept = (struct keep){.index = index, .slot = slot, .first = first};
+    say_keep(shard, kept);
 }
 
-static void merge_moments(struct shard *shard, uint32_t slot)
+/* offset: where they lie in the arena, behind a body's elements. */
+static void merge_moments(struct shard *shard, uint64_t offset)
 {
-    const char *tail = at_offset(shard, slot_offset(shard, slot) + shard->elements * sizeof(float));
+    const char *tail = at_offset(shard, offset);
     const struct moments *before = moments_of(shard, shard->moments_now);
     struct moments *moments = moments_of(shard, !shard->moments_now);
     if (shard->moments_count == 0)
@@ -121,10 +125,10 @@ static void say_stepped(struct shard *shard)
 
 static void apply_first(struct shard *shard, const struct record_first *first, uint64_t index)
 {
-    keep(shard, index, first->slot);
-    memcpy(at_offset(shard, parameter_offset(shard, 0)),
-           at_offset(shard, slot_offset(shard, first->slot)), shard->body_bytes);
-    merge_moments(shard, first->slot);
+    const uint64_t from = first_offset(shard, first->slot);
+    keep(shard, index, first->slot, true);
+    memcpy(at_offset(shard, parameter_offset(shard, 0)), at_offset(shard, from), shard->body_bytes);
+    merge_moments(shard, from + shard->elements * sizeof(float));
     digests_parameters(shard, 0);
     publish_moments(shard, 0);
     KEEP(shard, shard->parameters[0]);
@@ -316,8 +320,9 @@ static bool advance_once(struct shard *shard)
     if (record->kind == RECORD_FIRST)
         apply_first(shard, &record->first, record->index);
     if (record->kind == RECORD_ADMIT) {
-        keep(shard, record->index, record->admit.slot);
-        merge_moments(shard, record->admit.slot);
+        keep(shard, record->index, record->admit.slot, false);
+        merge_moments(shard, slot_offset(shard, record->admit.slot) +
+                                 codec_bytes(shard->codec, shard->elements));
     }
     pop(shard);
     return true;
@@ -338,7 +343,7 @@ void apply_advance(struct shard *shard)
 void apply_revive(struct shard *shard)
 {
     for (uint32_t i = 0; i < shard->keeps_count; i++)
-        say_keep(shard, shard->keeps[i].index, shard->keeps[i].slot);
+        say_keep(shard, &shard->keeps[i]);
     if (shard->step.phase == STEP_AVERAGING || shard->step.phase == STEP_MOMENTS ||
         shard->step.phase == STEP_APPLYING)
         next_tile(shard);

@@ -2,6 +2,7 @@
 #include "server/shard/shard_internal.h"
 
 #include "common/checksum.h"
+#include "common/codec.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -39,6 +40,22 @@ static uint32_t count_pieces(const struct model *model, const struct shard_optio
     return count;
 }
 
+/* Of the larger of the two bodies: a gradient in the codec, first parameters in float32. */
+static uint32_t chunks_of(const struct shard *shard, uint64_t chunk_bytes)
+{
+    const uint64_t coded = codec_chunk(shard->codec, chunk_bytes);
+    const uint64_t gradient = (shard->gradient_bytes + coded - 1) / coded;
+    const uint64_t first = (shard->body_bytes + chunk_bytes - 1) / chunk_bytes;
+    return (uint32_t)(gradient > first ? gradient : first);
+}
+
+/* Of the smaller elements. */
+uint32_t arena_chunk_blocks(const struct shard *shard)
+{
+    const uint64_t bytes = codec_chunk(shard->codec, shard->options.chunk_bytes);
+    return (uint32_t)arithmetic_blocks(codec_elements(shard->codec, bytes));
+}
+
 /* The sizes that follow from model, law and options, before offsets. */
 static void measure(struct shard *shard, const struct model *model, const struct law_settings *law,
                     const struct shard_options *options)
@@ -51,15 +68,17 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->blocks = range.blocks;
     shard->moments_count = range.moments;
     shard->body_bytes = range.elements * sizeof(float) + range.moments * sizeof(struct moments);
-    shard->slot_stride = round_up(shard->body_bytes);
+    shard->codec = (enum arithmetic_codec)options->member.gradient_dtype;
+    shard->gradient_bytes =
+        codec_bytes(shard->codec, range.elements) + range.moments * sizeof(struct moments);
+    shard->slot_stride = round_up(shard->gradient_bytes);
     shard->parameter_stride = round_up(shard->body_bytes);
     shard->state_stride = round_up(range.elements * sizeof(float));
     shard->states_count = (uint32_t)arithmetic_states_n(law->algorithm, options->optimizer.centered,
                                                         options->optimizer.momentum);
-    shard->chunks =
-        (uint32_t)((shard->body_bytes + options->chunk_bytes - 1) / options->chunk_bytes);
+    shard->chunks = chunks_of(shard, options->chunk_bytes);
     shard->bit_words = (shard->chunks + 63) / 64;
-    shard->chunk_blocks = (uint32_t)arithmetic_blocks(options->chunk_bytes / sizeof(float));
+    shard->chunk_blocks = (uint32_t)arena_chunk_blocks(shard);
     const uint64_t tile = options->tile_elements ? options->tile_elements : TILE_ELEMENTS;
     shard->tile = tile < range.elements ? tile : range.elements;
     shard->journal.bytes = options->warm ? journal_bytes(options) : 0;
@@ -123,6 +142,8 @@ static gradweir_status check(const struct model *model, const struct shard_optio
         return fail(GRADWEIR_ERR_INVALID,
                     "%u slots and %u parameter slots: 1..%d and 3..%d are allowed", member->slots,
                     member->parameter_slots, SLOTS_MAX, PARAMETER_SLOTS_MAX);
+    if (codec_name(member->gradient_dtype) == NULL)
+        return fail(GRADWEIR_ERR_INVALID, "gradient dtype %u is none", member->gradient_dtype);
     if (member->ring > RING_MAX)
         return fail(GRADWEIR_ERR_INVALID, "a ring of %u records: at most %d", member->ring,
                     RING_MAX);
@@ -146,13 +167,13 @@ static void explain(const struct shard *shard, uint64_t bytes, char *text, size_
     const uint64_t floats = member->slots * shard->slot_stride +
                             member->parameter_slots * shard->parameter_stride +
                             shard->states_count * shard->state_stride;
-    snprintf(
-        text, size,
-        "%.2f MiB = %u slots x %.3f + %u parameter slots x %.3f + %u optimizer states x %.3f + "
-        "%.2f for tables and sums",
-        (double)bytes / mib, member->slots, (double)shard->slot_stride / mib,
-        member->parameter_slots, (double)shard->parameter_stride / mib, shard->states_count,
-        (double)shard->state_stride / mib, (double)(bytes - floats) / mib);
+    snprintf(text, size,
+             "%.2f MiB = %u slots of %s x %.3f + %u parameter slots x %.3f + %u optimizer states x "
+             "%.3f + %.2f for tables and sums",
+             (double)bytes / mib, member->slots, codec_name(shard->codec),
+             (double)shard->slot_stride / mib, member->parameter_slots,
+             (double)shard->parameter_stride / mib, shard->states_count,
+             (double)shard->state_stride / mib, (double)(bytes - floats) / mib);
 }
 
 gradweir_status shard_arena_bytes(const struct model *model, const struct law_settings *law,
@@ -268,6 +289,16 @@ struct moments *moments_of(struct shard *shard, uint32_t which)
 uint64_t slot_offset(const struct shard *shard, uint32_t slot)
 {
     return shard->at.slots + slot * shard->slot_stride;
+}
+
+/* First parameters are float32. Where slots are too small for that, they land in the last of the
+ * parameter slots, one after the other: the coordinator gives one place at a time until it has
+ * them. */
+uint64_t first_offset(const struct shard *shard, uint32_t slot)
+{
+    return shard->codec == ARITHMETIC_F32
+               ? slot_offset(shard, slot)
+               : parameter_offset(shard, shard->options.member.parameter_slots - 1);
 }
 
 uint64_t parameter_offset(const struct shard *shard, uint32_t i)

@@ -117,13 +117,13 @@ static gradweir_status check_records(struct shard *shard)
 static gradweir_status check_gradient(struct shard *shard, uint32_t index)
 {
     const struct slot *slot = &shard->slots[index];
-    const uint64_t chunk = shard->options.chunk_bytes;
+    const uint64_t chunk = slot_chunk_bytes(shard, index), all = slot_bytes(shard, index);
     char what[100];
     if (slot->generation == 0 || slot->bad || slot->ranks > 0 || slot->in_flight > 0)
         return GRADWEIR_OK;
-    for (uint32_t i = 0; i < shard->chunks && shard->body_bytes > 0; i++) {
-        const uint64_t begin = i * chunk, rest = shard->body_bytes - begin;
-        const void *bytes = at_offset(shard, slot_offset(shard, index) + begin);
+    for (uint32_t i = 0; i * chunk < all; i++) {
+        const uint64_t begin = i * chunk, rest = all - begin;
+        const void *bytes = at_offset(shard, slot_place(shard, index) + begin);
         if (!slot_has_chunk(shard, index, i) ||
             checksum_crc32c(0, bytes, rest < chunk ? rest : chunk) ==
                 digests_chunks(shard, index)[i])

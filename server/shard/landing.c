@@ -3,6 +3,7 @@
  * added in the order of blocks once the gradient is whole, so it does not matter in which order
  * chunks came. They are dead until the slot's `measured` counts them. */
 #include "common/checksum.h"
+#include "common/codec.h"
 #include "server/shard/shard_internal.h"
 
 /* The sums of one chunk. */
@@ -12,13 +13,15 @@ static double *sums_of(struct shard *shard, uint32_t slot, uint64_t chunk)
     return all + ((uint64_t)slot * shard->chunks + chunk) * shard->chunk_blocks;
 }
 
-/* Floats of a body that begins at `offset` of the range; behind them comes the tail of MOMENTS. */
-static uint64_t floats_of(const struct shard *shard, uint64_t offset, uint64_t length)
+/* Elements of a body that begins at `offset` of the range; behind them comes the tail of MOMENTS.
+ */
+static uint64_t elements_of(const struct shard *shard, enum arithmetic_codec codec, uint64_t offset,
+                            uint64_t length)
 {
-    const uint64_t floats = shard->elements * sizeof(float);
-    if (offset >= floats)
+    const uint64_t all = codec_bytes(codec, shard->elements);
+    if (offset >= all)
         return 0;
-    return (length < floats - offset ? length : floats - offset) / sizeof(float);
+    return codec_elements(codec, length < all - offset ? length : all - offset);
 }
 
 void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
@@ -28,20 +31,21 @@ void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic
     const uint64_t chunk = token_low(landed->token) / SLOTS_MAX;
     const uint32_t slot = (uint32_t)(token_low(landed->token) % SLOTS_MAX);
     const bool is_chunk = token_kind(landed->token) == TOKEN_CHUNK;
+    const enum arithmetic_codec codec = is_chunk ? slot_codec(shard, slot) : ARITHMETIC_F32;
     const uint64_t n =
-        is_chunk ? floats_of(shard, offset - slot_offset(shard, slot), landed->length) : 0;
+        is_chunk ? elements_of(shard, codec, offset - slot_place(shard, slot), landed->length) : 0;
     double *sums = is_chunk ? sums_of(shard, slot, chunk) : NULL;
     uint32_t crc = 0, largest = 0;
     for (uint64_t at = 0; at < n; at += ARITHMETIC_BLOCK) {
         struct arithmetic_measure block;
         const uint64_t some = n - at < ARITHMETIC_BLOCK ? n - at : ARITHMETIC_BLOCK;
-        const unsigned char *from = body + at * sizeof(float);
-        crc = checksum_crc32c(crc, from, some * sizeof(float));
-        arithmetic->measure(ARITHMETIC_F32, from, some, &block);
+        const unsigned char *from = body + codec_bytes(codec, at);
+        crc = checksum_crc32c(crc, from, codec_bytes(codec, some));
+        arithmetic->measure(codec, from, some, &block);
         largest = block.largest_bits > largest ? block.largest_bits : largest;
         *sums++ = block.sum_squares;
     }
-    const uint64_t bytes = n * sizeof(float);
+    const uint64_t bytes = codec_bytes(codec, n);
     landed->crc = checksum_crc32c(crc, body + bytes, landed->length - bytes);
     landed->measured = is_chunk;
     landed->largest_bits = largest;
@@ -58,17 +62,17 @@ void landing_count(struct slot *slot, const struct shard_event *event)
 
 bool landing_measured(const struct shard *shard, uint32_t slot)
 {
-    return shard->elements == 0 || (shard->slots[slot].measured == shard->body_bytes &&
+    return shard->elements == 0 || (shard->slots[slot].measured == slot_bytes(shard, slot) &&
                                     arithmetic_finite(shard->slots[slot].largest_bits));
 }
 
 double landing_sum(struct shard *shard, uint32_t slot)
 {
     double sum = 0;
-    for (uint64_t chunk = 0; chunk < shard->chunks; chunk++) {
-        const uint64_t offset = chunk * shard->options.chunk_bytes;
+    const uint64_t length = slot_chunk_bytes(shard, slot);
+    for (uint64_t chunk = 0; chunk * length < slot_bytes(shard, slot); chunk++) {
         const size_t blocks =
-            arithmetic_blocks(floats_of(shard, offset, shard->options.chunk_bytes));
+            arithmetic_blocks(elements_of(shard, slot_codec(shard, slot), chunk * length, length));
         for (size_t i = 0; i < blocks; i++)
             sum += sums_of(shard, slot, chunk)[i];
     }

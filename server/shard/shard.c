@@ -225,7 +225,7 @@ void shard_work(struct shard *shard, struct arithmetic_work *work)
     *work = (struct arithmetic_work){
         .sources = {.base = at_offset(shard, shard->at.slots),
                     .stride_bytes = shard->slot_stride,
-                    .codec = ARITHMETIC_F32},
+                    .codec = shard->codec},
         .average = shard->average && step->record.rounds && step->phase == STEP_APPLYING
                        ? shard_average(shard)
                        : NULL,
@@ -248,8 +248,15 @@ float *shard_average(struct shard *shard)
 void *shard_slot(struct shard *shard, uint32_t slot, uint64_t *bytes)
 {
     ASSERT(slot < shard->options.member.slots);
-    *bytes = shard->body_bytes;
+    *bytes = shard->gradient_bytes;
     return at_offset(shard, slot_offset(shard, slot));
+}
+
+void *shard_first(struct shard *shard, uint32_t slot, uint64_t *bytes)
+{
+    ASSERT(slot < shard->options.member.slots);
+    *bytes = shard->body_bytes;
+    return at_offset(shard, first_offset(shard, slot));
 }
 
 const struct ledger *shard_ledger(const struct shard *shard)

@@ -116,7 +116,7 @@ enum shard_action_kind {
                        what shard_measure_body tells of it */
     SHARD_REFUSE,   /* throw the offered body away */
     SHARD_HANGUP,   /* end this peer's connection; PEER_LOST comes back */
-    SHARD_SCAN,     /* measure `length` bytes of float32 at `offset`; DONE with token comes back */
+    SHARD_SCAN,     /* measure `end` elements of `codec` at `offset`; DONE with token comes back */
     SHARD_AVERAGE,  /* window average of elements [begin, end) into shard_average, sums per block
                        into shard_sums; DONE */
     SHARD_STEP, /* optimizer on elements [begin, end) by shard_plan and shard_work; DONE with token
@@ -131,8 +131,9 @@ enum shard_action_kind {
 struct shard_action {
     enum shard_action_kind kind;
     uint64_t peer, offer, token;
-    uint64_t offset, length; /* bytes of the arena */
-    uint64_t begin, end;     /* elements of the range */
+    uint64_t offset, length;     /* bytes of the arena */
+    uint64_t begin, end;         /* elements of the range */
+    enum arithmetic_codec codec; /* SCAN */
     struct head_any head;
     struct message message;
 };
@@ -173,9 +174,12 @@ void shard_measure_average(struct shard *shard, const struct arithmetic *arithme
 void shard_measure_update(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
                           uint64_t end);
 
-/* A waiting gradient's bytes: the range as float32, then the MOMENTS tail. For replay, which puts
- * recorded bodies there itself. */
+/* A waiting gradient's bytes: the range in the job's codec, then the MOMENTS tail. For replay,
+ * which puts recorded bodies there itself. */
 void *shard_slot(struct shard *shard, uint32_t slot, uint64_t *bytes);
+
+/* The same of first parameters, which are float32 in any job. */
+void *shard_first(struct shard *shard, uint32_t slot, uint64_t *bytes);
 
 /* One of the newest member.ring records of its log; NULL: not kept, or not logged yet. */
 const struct record *shard_record(const struct shard *shard, uint64_t index);

@@ -20,7 +20,7 @@
 
 enum {
     PARAMETER_SLOTS_MAX = 64,
-    SHARD_FORMAT = 4,     /* of the arena: raise it when the meaning of its bytes changes */
+    SHARD_FORMAT = 5,     /* of the arena: raise it when the meaning of its bytes changes */
     KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
@@ -38,12 +38,13 @@ struct slot {
     uint64_t digest, basis, received;
     uint64_t measured;     /* bytes of these that were measured when they landed: landing.c */
     uint32_t largest_bits; /* of these */
-    bool sealed;           /* the digest is known */
-    uint32_t ranks;        /* that fill it in shares; 0: it comes in chunks */
-    uint32_t in_flight;    /* bodies on their way into it */
-    bool unquiet;          /* bodies of a dead process may still land in it */
-    bool bad;              /* a checksum or the geometry was wrong */
-    bool scanning, told;   /* measured; LANDED was said */
+    bool first;  /* float32 in a job of another codec: it lies in the place of first parameters */
+    bool sealed; /* the digest is known */
+    uint32_t ranks;               /* that fill it in shares; 0: it comes in chunks */
+    uint32_t in_flight;           /* bodies on their way into it */
+    bool unquiet;                 /* bodies of a dead process may still land in it */
+    bool bad;                     /* a checksum or the geometry was wrong */
+    bool scanning, told;          /* measured; LANDED was said */
     struct message_landed landed; /* what was said */
     bool closing;
     uint64_t close_generation, close_after;
@@ -140,7 +141,9 @@ struct shard {
     struct model_group groups[MODEL_GROUPS_MAX];
     uint32_t groups_count;
     uint64_t layout_hash, layout_bytes, elements, block, blocks;
-    uint64_t moments_count, body_bytes; /* range and MOMENTS tail */
+    enum arithmetic_codec codec;        /* of gradients */
+    uint64_t moments_count, body_bytes; /* range as float32 and MOMENTS tail */
+    uint64_t gradient_bytes;            /* range in the codec and MOMENTS tail */
     uint64_t slot_stride, parameter_stride, state_stride;
     uint64_t tile; /* elements of one STEP action */
     uint32_t states_count, pieces_count, chunks, bit_words;
@@ -169,6 +172,7 @@ struct shard {
     struct keep {
         uint64_t index;
         uint32_t slot;
+        bool first;
     } keeps[SLOTS_MAX];
     struct stepping step;
     uint64_t summed_version;
@@ -195,11 +199,13 @@ struct pull *pulls_of(struct shard *shard);
 struct record *records_of(struct shard *shard);
 struct moments *moments_of(struct shard *shard, uint32_t which);
 uint64_t slot_offset(const struct shard *shard, uint32_t slot);
+uint64_t first_offset(const struct shard *shard, uint32_t slot); /* of first parameters */
 uint64_t parameter_offset(const struct shard *shard, uint32_t i);
 
 void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *bytes);
 uint64_t arena_shape(const struct law_settings *law, const struct shard_options *options);
 uint64_t arena_build(void);
+uint32_t arena_chunk_blocks(const struct shard *shard);
 
 /* journal.c: what must be the old bytes again when this event is never finished. */
 void journal_keep(struct shard *shard, const void *memory, uint64_t bytes);
@@ -279,6 +285,14 @@ int64_t slots_next(const struct shard *shard);
 void slot_complete(struct shard *shard, uint32_t slot);
 void slot_mark_bad(struct shard *shard, uint32_t slot);
 bool slot_has_chunk(struct shard *shard, uint32_t slot, uint64_t chunk);
+
+/* slot_codec.c: of the body that fills a slot */
+enum arithmetic_codec slot_codec(const struct shard *shard, uint32_t slot);
+uint64_t slot_bytes(const struct shard *shard, uint32_t slot);
+uint64_t slot_chunk_bytes(const struct shard *shard, uint32_t slot); /* of all but the last */
+uint64_t slot_place(const struct shard *shard, uint32_t slot);       /* where it lies */
+bool slots_first(const struct shard *shard); /* first parameters land, or wait */
+bool slot_says_first(const struct shard *shard, const struct head_chunk *head);
 
 /* landing.c */
 void landing_count(struct slot *slot, const struct shard_event *event);

@@ -1,6 +1,8 @@
 /* Computes a shard's jobs at once, in the caller's thread. */
 #include "server/shard/shard_local.h"
 
+#include "common/codec.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,19 +69,19 @@ void shard_local_close(struct shard_local *local)
 static void scan(struct shard_local *local, const struct shard_action *job,
                  struct shard_event *done)
 {
-    const float *numbers = shard_address(local->shard, job->offset);
-    const uint64_t count = job->length / sizeof(float);
+    const unsigned char *numbers = shard_address(local->shard, job->offset);
+    const uint64_t count = job->end;
     for (uint64_t at = 0; at < count; at += ARITHMETIC_BLOCK) {
         struct arithmetic_measure piece;
         const uint64_t rest = count - at;
-        local->arithmetic->measure(ARITHMETIC_F32, numbers + at,
+        local->arithmetic->measure(job->codec, numbers + codec_bytes(job->codec, at),
                                    rest < ARITHMETIC_BLOCK ? rest : ARITHMETIC_BLOCK, &piece);
         done->sum_squares += piece.sum_squares;
         if (piece.largest_bits > done->largest_bits)
             done->largest_bits = piece.largest_bits;
     }
     if (!arithmetic_finite(done->largest_bits))
-        done->not_finite = arithmetic_first_not_finite(numbers, count);
+        done->not_finite = codec_first_not_finite(job->codec, numbers, count);
 }
 
 static void average(struct shard_local *local, const struct shard_action *job)

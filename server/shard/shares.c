@@ -50,17 +50,22 @@ void shares_complete(struct shard *shard, uint32_t index)
     if (slot->bad || slot->told || !all_here(shard, index))
         return;
     slot->digest = digest_of(shard, index);
-    if (slot->received == shard->body_bytes)
+    if (slot->received == slot_bytes(shard, index))
         slot_complete(shard, index);
     else
         slot_mark_bad(shard, index);
 }
 
+/* Where elements, or blocks of them, begin and end is the worker's to keep: what does not fit is
+ * still bytes of this slot, and told by the digest. */
 static bool right_shape(struct shard *shard, const struct head_chunk *head, uint64_t length)
 {
-    return head->dtype == HEAD_FLOAT32 && head->length == length && head->offset % 4 == 0 &&
-           length % 4 == 0 && length <= shard->options.chunk_bytes && length <= shard->body_bytes &&
-           head->offset <= shard->body_bytes - length && (length > 0 || (head->flags & PART_LAST));
+    const uint64_t bytes = slot_bytes(shard, head->slot);
+    const bool whole = head->dtype != HEAD_FLOAT32 || (head->offset % 4 == 0 && length % 4 == 0);
+    return head->dtype == (uint8_t)slot_codec(shard, head->slot) && whole &&
+           head->length == length && length <= slot_chunk_bytes(shard, head->slot) &&
+           length <= bytes && head->offset <= bytes - length &&
+           (length > 0 || (head->flags & PART_LAST));
 }
 
 static void take(struct shard *shard, const struct head_chunk *head, uint32_t rank,
@@ -79,7 +84,7 @@ static void take(struct shard *shard, const struct head_chunk *head, uint32_t ra
     slot->in_flight++;
     struct shard_action *action = act(shard, SHARD_TAKE);
     action->offer = event->offer;
-    action->offset = slot_offset(shard, head->slot) + head->offset;
+    action->offset = slot_place(shard, head->slot) + head->offset;
     action->length = event->length;
     action->token = token_make(TOKEN_SHARE, head->crc, rank * SLOTS_MAX + head->slot);
 }
@@ -114,7 +119,8 @@ void share_piece(struct shard *shard, const struct head_chunk *head, uint32_t ra
         refuse_body(shard, event);
         return;
     }
-    if (head->offset < share->end || event->length > shard->body_bytes - taken(shard, head->slot)) {
+    if (head->offset < share->end ||
+        event->length > slot_bytes(shard, head->slot) - taken(shard, head->slot)) {
         refuse_body(shard, event);
         slot_mark_bad(shard, head->slot);
         return;

@@ -9,6 +9,8 @@
  * A generation that was closed never lands again: its late chunks are refused by number. */
 #include "server/shard/shard_internal.h"
 
+#include "common/codec.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -57,8 +59,8 @@ static void say_landed(struct shard *shard, uint32_t index, const struct shard_e
  * numbered behind the model's. */
 static uint64_t moments_not_finite(struct shard *shard, uint32_t index)
 {
-    const char *tail =
-        at_offset(shard, slot_offset(shard, index) + shard->elements * sizeof(float));
+    const char *tail = at_offset(shard, slot_place(shard, index) +
+                                            codec_bytes(slot_codec(shard, index), shard->elements));
     for (uint64_t i = 0; i < shard->moments_count; i++) {
         struct moments moments;
         memcpy(&moments, tail + i * sizeof moments, sizeof moments);
@@ -83,8 +85,9 @@ void slot_complete(struct shard *shard, uint32_t index)
     }
     slot->scanning = true;
     struct shard_action *action = act(shard, SHARD_SCAN);
-    action->offset = slot_offset(shard, index);
-    action->length = shard->elements * sizeof(float);
+    action->codec = slot_codec(shard, index);
+    action->offset = slot_place(shard, index);
+    action->end = shard->elements;
     action->token = token_make(TOKEN_SCAN, slot->generation & UINT32_MAX, index);
 }
 
@@ -123,7 +126,7 @@ static bool belongs(struct shard *shard, const struct head_chunk *head,
     if ((head->generation <= slot->freed && !shard->plant.generation_ignored) || slot->closing)
         return false;
     if (slot->generation == 0)
-        return true;
+        return !slot_says_first(shard, head) || (!shard->has_first && !slots_first(shard));
     return slot->generation == head->generation && slot->name.worker == session->worker &&
            slot->name.incarnation == session->incarnation;
 }
@@ -140,6 +143,7 @@ static void open_slot(struct shard *shard, const struct head_chunk *head,
                                    .incarnation = session->incarnation,
                                    .sequence = head->sequence},
                           .ranks = session->ranks,
+                          .first = slot_says_first(shard, head),
                           .basis = whole ? head->basis : 0};
     memset(bits_of(shard, head->slot), 0, shard->bit_words * sizeof(uint64_t));
     if (!whole)
@@ -162,18 +166,21 @@ static bool seal(struct slot *slot, const struct head_chunk *head)
 static void complete_if_whole(struct shard *shard, uint32_t index)
 {
     const struct slot *slot = &shard->slots[index];
-    if (slot->sealed && slot->received == shard->body_bytes)
+    if (slot->sealed && slot->received == slot_bytes(shard, index))
         slot_complete(shard, index);
 }
 
 static bool right_shape(const struct shard *shard, const struct head_chunk *head, uint64_t length)
 {
-    const uint64_t chunk = shard->options.chunk_bytes;
-    if (shard->body_bytes == 0)
-        return length == 0 && head->offset == 0 && head->length == 0;
-    if (head->offset % chunk || head->offset >= shard->body_bytes || head->length != length)
+    const uint64_t chunk = slot_chunk_bytes(shard, head->slot),
+                   bytes = slot_bytes(shard, head->slot);
+    if (head->dtype != (uint8_t)slot_codec(shard, head->slot))
         return false;
-    const uint64_t rest = shard->body_bytes - head->offset;
+    if (bytes == 0)
+        return length == 0 && head->offset == 0 && head->length == 0;
+    if (head->offset % chunk || head->offset >= bytes || head->length != length)
+        return false;
+    const uint64_t rest = bytes - head->offset;
     return length == (rest < chunk ? rest : chunk);
 }
 
@@ -189,7 +196,7 @@ static void take(struct shard *shard, const struct head_chunk *head,
 {
     struct slot *slot = &shard->slots[head->slot];
     uint64_t *bits = bits_of(shard, head->slot);
-    const uint64_t chunk = head->offset / shard->options.chunk_bytes;
+    const uint64_t chunk = head->offset / slot_chunk_bytes(shard, head->slot);
     if (slot->told || bit(bits, chunk)) { /* sent again although it is here: no fault */
         act(shard, SHARD_REFUSE)->offer = event->offer;
         return;
@@ -199,7 +206,7 @@ static void take(struct shard *shard, const struct head_chunk *head,
     slot->in_flight++;
     struct shard_action *action = act(shard, SHARD_TAKE);
     action->offer = event->offer;
-    action->offset = slot_offset(shard, head->slot) + head->offset;
+    action->offset = slot_place(shard, head->slot) + head->offset;
     action->length = event->length;
     action->token = token_make(TOKEN_CHUNK, head->crc, chunk * SLOTS_MAX + head->slot);
 }
@@ -229,8 +236,7 @@ void slot_chunk(struct shard *shard, const struct shard_event *event)
     }
     slot->peer = event->peer;
     const bool same = slot->name.sequence == head.sequence && slot->basis == head.basis;
-    if (!same || !right_shape(shard, &head, event->length) || head.dtype != HEAD_FLOAT32 ||
-        !seal(slot, &head)) {
+    if (!same || !right_shape(shard, &head, event->length) || !seal(slot, &head)) {
         refuse(shard, event);
         slot_mark_bad(shard, head.slot);
         return;
@@ -355,7 +361,7 @@ void slots_forget(struct shard *shard)
 void slots_revive(struct shard *shard)
 {
     for (uint32_t i = 0; i < shard->options.member.slots; i++)
-        if (shard->slots[i].generation && shard->slots[i].received == shard->body_bytes) {
+        if (shard->slots[i].generation && shard->slots[i].received == slot_bytes(shard, i)) {
             KEEP(shard, shard->slots[i]);
             if (shard->slots[i].ranks)
                 shares_complete(shard, i);

@@ -2,6 +2,8 @@
  * in the middle of, what died with it. */
 #include "server/shard/shard_internal.h"
 
+#include "common/codec.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -72,11 +74,14 @@ static bool sizes_sound(const struct shard *shard, const struct shard_options *o
         shard->moments_count > most / sizeof(struct moments) || shard->tile > shard->elements ||
         shard->states_count > ARITHMETIC_STATES_MAX || shard->chunks > CHUNKS_MAX ||
         shard->bit_words != (shard->chunks + 63) / 64 ||
-        shard->chunk_blocks != arithmetic_blocks(shard->options.chunk_bytes / sizeof(float)) ||
+        shard->chunk_blocks != arena_chunk_blocks(shard) ||
         shard->body_bytes !=
             shard->elements * sizeof(float) + shard->moments_count * sizeof(struct moments) ||
-        shard->slot_stride < shard->body_bytes || shard->slot_stride > 8 * most ||
-        shard->parameter_stride != shard->slot_stride ||
+        codec_name(member->gradient_dtype) == NULL || shard->codec != member->gradient_dtype ||
+        shard->gradient_bytes != codec_bytes(shard->codec, shard->elements) +
+                                     shard->moments_count * sizeof(struct moments) ||
+        shard->slot_stride < shard->gradient_bytes || shard->slot_stride > 8 * most ||
+        shard->parameter_stride < shard->body_bytes || shard->parameter_stride > 8 * most ||
         shard->state_stride < shard->elements * sizeof(float) || shard->state_stride > 8 * most ||
         shard->blocks > most || shard->block == 0 || shard->journal.bytes > most ||
         shard->groups_count > MODEL_GROUPS_MAX || member->ring > 1u << 20 ||
@@ -150,7 +155,7 @@ static bool slots_sound(const struct shard *shard)
 {
     for (uint32_t i = 0; i < shard->options.member.slots; i++) {
         const struct slot *slot = &shard->slots[i];
-        if (slot->received > shard->body_bytes || slot->measured > slot->received ||
+        if (slot->received > slot_bytes(shard, i) || slot->measured > slot->received ||
             slot->name.worker >= WORKERS_MAX || slot->in_flight > CHUNKS_MAX ||
             slot->ranks > RANKS_MAX)
             return false;

@@ -18,13 +18,14 @@ static uint32_t slot_of(struct sim *sim, uint32_t shard, uint64_t offset)
 }
 
 /* A shard's part of a body: its range, then the moments if it is the last. */
-static bool part_equals(struct sim *sim, uint32_t shard, const void *part, const uint8_t *body)
+static bool part_equals(struct sim *sim, uint32_t shard, const void *part, const uint8_t *body,
+                        enum arithmetic_codec codec)
 {
     const struct model_range range = model_shard(sim->model, sim->settings.shards, shard);
     const uint8_t *bytes = part;
-    const size_t floats = range.elements * sizeof(float);
-    return memcmp(bytes, body + range.first * sizeof(float), floats) == 0 &&
-           memcmp(bytes + floats, body + sim->model->elements * sizeof(float),
+    const size_t floats = codec_bytes(codec, range.elements);
+    return memcmp(bytes, body + codec_bytes(codec, range.first), floats) == 0 &&
+           memcmp(bytes + floats, body + codec_bytes(codec, sim->model->elements),
                   range.moments * sizeof(struct moments)) == 0;
 }
 
@@ -32,8 +33,10 @@ void check_whole_body(struct sim *sim, const struct sim_name *known, uint32_t sl
 {
     for (uint32_t i = 0; i < sim->settings.shards; i++) {
         uint64_t bytes;
-        const void *part = shard_slot(sim->shards[i].shard, slot, &bytes);
-        if (bytes && !part_equals(sim, i, part, known->body))
+        struct shard *shard = sim->shards[i].shard;
+        const void *part = known->purpose == PURPOSE_FIRST ? shard_first(shard, slot, &bytes)
+                                                           : shard_slot(shard, slot, &bytes);
+        if (bytes && !part_equals(sim, i, part, known->body, sim_codec(sim, known->purpose)))
             sim_fail(sim,
                      "worker %u's gradient %llu is admitted, but shard %u does not hold it intact",
                      known->name.worker, (unsigned long long)known->name.sequence, i);
@@ -131,7 +134,7 @@ void check_stepped(struct sim *sim, uint32_t index)
     shard->seen_version = version;
     sim_tell(sim, "shard %u has version %llu", index, (unsigned long long)version);
     if (version >= sim->reference->versions ||
-        !part_equals(sim, index, parameters, sim->reference->bodies[version]))
+        !part_equals(sim, index, parameters, sim->reference->bodies[version], ARITHMETIC_F32))
         sim_fail(sim, "shard %u's version %llu is not what one sequential server gets", index,
                  (unsigned long long)version);
 }

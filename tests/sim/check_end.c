@@ -143,7 +143,8 @@ static void put_body(struct sim *sim, struct shard *shard, const struct record *
     const struct sim_name *known =
         check_name(sim, first ? &record->first.name : &record->admit.name);
     uint64_t bytes;
-    void *slot = shard_slot(shard, first ? record->first.slot : record->admit.slot, &bytes);
+    void *slot = first ? shard_first(shard, record->first.slot, &bytes)
+                       : shard_slot(shard, record->admit.slot, &bytes);
     memcpy(slot, known->body, bytes);
 }
 
@@ -156,7 +157,8 @@ static void check_one_shard(struct sim *sim)
                                                      .moments = 1,
                                                      .slots = order->window_max + order->queue,
                                                      .parameter_slots = 3,
-                                                     .layout_hash = sim->model->hash},
+                                                     .layout_hash = sim->model->hash,
+                                                     .gradient_dtype = order->law.gradient_dtype},
                                           .optimizer = order->optimizer,
                                           .sessions_max = 1,
                                           .pulls_max = 1,

@@ -24,19 +24,15 @@ struct sim_name *check_name(struct sim *sim, const struct name *name)
     return &sim->names[i];
 }
 
-static bool body_finite(const struct sim *sim, const uint8_t *body)
+static bool body_finite(const struct sim *sim, const uint8_t *body, uint32_t purpose)
 {
     const double most = sim->settings.order.law.magnitude_max;
-    for (uint64_t i = 0; i < sim->model->elements; i++) {
-        float x;
-        memcpy(&x, body + i * sizeof x, sizeof x);
-        if (!(fabs((double)x) <= most))
+    for (uint64_t i = 0; i < sim->model->elements; i++)
+        if (!(fabs((double)codec_element(sim_codec(sim, purpose), body, i)) <= most))
             return false;
-    }
     for (uint64_t i = 0; i < sim->model->moments; i++) {
         struct moments moments;
-        memcpy(&moments, body + sim->model->elements * sizeof(float) + i * sizeof moments,
-               sizeof moments);
+        memcpy(&moments, body + sim_tail(sim, purpose) + i * sizeof moments, sizeof moments);
         if (!isfinite(moments.count) || !isfinite(moments.mean) || !isfinite(moments.m2))
             return false;
     }
@@ -70,7 +66,7 @@ void check_described(struct sim *sim, uint32_t worker, const struct message_desc
     known->basis = describe->basis;
     known->samples = describe->samples;
     known->purpose = describe->purpose;
-    known->finite = body_finite(sim, known->body);
+    known->finite = body_finite(sim, known->body, known->purpose);
 }
 
 /* Receipts. */

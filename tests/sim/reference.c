@@ -22,12 +22,12 @@ static void remember_version(struct sim *sim, const struct moments *moments)
 }
 
 /* Chan, Golub and LeVeque 1979. */
-static void merge(struct sim *sim, const uint8_t *body)
+static void merge(struct sim *sim, const struct sim_name *known)
 {
+    const uint8_t *tail = known->body + sim_tail(sim, known->purpose);
     for (uint64_t i = 0; i < sim->model->moments; i++) {
         struct moments *ours = &sim->reference->moments[i], theirs;
-        memcpy(&theirs, body + sim->model->elements * sizeof(float) + i * sizeof theirs,
-               sizeof theirs);
+        memcpy(&theirs, tail + i * sizeof theirs, sizeof theirs);
         const double total = ours->count + theirs.count, delta = theirs.mean - ours->mean;
         if (theirs.count <= 0)
             continue;
@@ -161,10 +161,11 @@ static void average(struct sim *sim)
     struct reference *reference = sim->reference;
     memset(reference->average, 0, sizeof reference->average);
     for (uint32_t k = 0; k < reference->step.entries_count; k++) {
-        float weight, term;
+        float weight;
         memcpy(&weight, &reference->step.entries[k].weight, sizeof weight);
         for (uint64_t i = 0; i < sim->model->elements; i++) {
-            memcpy(&term, reference->sources[k] + i * sizeof term, sizeof term);
+            const float term =
+                codec_element(sim_codec(sim, PURPOSE_GRADIENT), reference->sources[k], i);
             reference->average[i] = reference->average[i] + weight * term;
         }
     }
@@ -309,7 +310,7 @@ void reference_apply(struct sim *sim, const struct record *record, const struct 
     const struct law_settings *law = &sim->ledger.law.settings;
     if (record->kind == RECORD_FIRST) {
         memcpy(reference->parameters, known->body, sim->model->elements * sizeof(float));
-        merge(sim, known->body);
+        merge(sim, known);
         reference->first = true;
         remember_version(sim, reference->moments);
     } else if (record->kind == RECORD_ADMIT) {
@@ -323,7 +324,7 @@ void reference_apply(struct sim *sim, const struct record *record, const struct 
                                      .norm = record->admit.norm,
                                      .body = known->body};
         reference->fresh++;
-        merge(sim, known->body);
+        merge(sim, known);
     } else if (record->kind == RECORD_STEP) {
         step(sim, &record->step);
     } else if (record->kind == RECORD_SUMMED) {

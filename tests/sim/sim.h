@@ -110,7 +110,8 @@ struct sim_job {
     bool used;
     uint32_t shard;
     enum shard_action_kind kind;
-    uint64_t token, offset, length, begin, end;
+    enum arithmetic_codec codec;
+    uint64_t token, offset, begin, end;
 };
 
 /* A control connection as the coordinator sees it. */
@@ -288,6 +289,7 @@ struct reference {
     X(tiny_queues, "jobs with a queue of 1 to 3")                                                  \
     X(tiny_rings, "jobs with a ring of 32 records")                                                \
     X(riding_pulls, "pulls that ride with a push")                                                 \
+    X(coded, "jobs whose gradients are not float32")                                               \
     X(group_pushes, "gradients of two ranks")                                                      \
     X(group_ends, "groups that ended with one of their ranks, or anew")                            \
     X(parted_bases, "gradients whose ranks name two bases")                                        \

@@ -4,6 +4,16 @@
 
 #include "tests/sim/sim.h"
 
+/* In which numbers a push travels, and where its MOMENTS begin. */
+static inline enum arithmetic_codec sim_codec(const struct sim *sim, uint32_t purpose)
+{
+    return purpose == PURPOSE_FIRST ? ARITHMETIC_F32 : sim->settings.order.law.gradient_dtype;
+}
+static inline uint64_t sim_tail(const struct sim *sim, uint32_t purpose)
+{
+    return codec_bytes(sim_codec(sim, purpose), sim->model->elements);
+}
+
 /* sim_run.c */
 _Noreturn void sim_fail_at(struct sim *sim, const char *check, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

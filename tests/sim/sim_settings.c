@@ -80,6 +80,19 @@ static void choose_law(struct sim *sim, struct law_settings *law)
     law->beta2 = 0.99;
 }
 
+/* By the seed itself, so that the rest of a seed is the same with every codec. A rank's share may
+ * cut blocks of int8. */
+static void choose_codec(struct sim *sim, struct law_settings *law)
+{
+    static const enum arithmetic_codec codecs[] = {ARITHMETIC_F32,  ARITHMETIC_INT8,
+                                                   ARITHMETIC_F32,  ARITHMETIC_BF16,
+                                                   ARITHMETIC_INT8, ARITHMETIC_F16};
+    law->gradient_dtype = codecs[sim->seed / 3 % 6];
+    if (sim->settings.group && law->gradient_dtype == ARITHMETIC_INT8)
+        law->gradient_dtype = ARITHMETIC_BF16;
+    sim->counts.coded += law->gradient_dtype != ARITHMETIC_F32;
+}
+
 static void choose_times(struct sim *sim)
 {
     struct sim_settings *settings = &sim->settings;
@@ -129,6 +142,7 @@ void settings_choose(struct sim *sim)
     settings->stale_pulls = pick(sim, 1, 3);
     settings->tile = chance(&sim->random, 0.5) ? 0 : sim->model->block;
     choose_law(sim, &order->law);
+    choose_codec(sim, &order->law);
     *order = (struct order_options){.job = 7,
                                     .seed = sim->seed,
                                     .shards = settings->shards,
@@ -168,12 +182,13 @@ void settings_tell(struct sim *sim)
     const struct law_settings *law = &s->order.law;
     sim_tell(sim,
              "%u shards, %u workers, %llu elements, %llu moments, chunks of %llu bytes; W %u S %u, "
-             "staleness_max %lld, decay %d, clip_average %g, optimizer %d, queue %u, ring %u, "
+             "staleness_max %lld, decay %d, clip_average %g, optimizer %d, %s, queue %u, ring %u, "
              "parameter slots %u%s%s; trouble %.2f",
              s->shards, s->workers, (unsigned long long)sim->model->elements,
              (unsigned long long)sim->model->moments, (unsigned long long)s->order.chunk_bytes,
              law->window, law->stride, (long long)law->staleness_max, (int)law->decay,
-             law->clip_average, (int)law->algorithm, s->order.queue, s->order.ring,
-             s->order.parameter_slots, s->order.overflow_reject ? ", overflow reject" : "",
-             s->order.sync ? ", sync" : "", s->trouble);
+             law->clip_average, (int)law->algorithm, codec_name(law->gradient_dtype),
+             s->order.queue, s->order.ring, s->order.parameter_slots,
+             s->order.overflow_reject ? ", overflow reject" : "", s->order.sync ? ", sync" : "",
+             s->trouble);
 }

@@ -20,7 +20,7 @@ static void start_job(struct sim *sim, uint32_t shard, const struct shard_action
                                         .kind = action->kind,
                                         .token = action->token,
                                         .offset = action->offset,
-                                        .length = action->length,
+                                        .codec = action->codec,
                                         .begin = action->begin,
                                         .end = action->end};
         const double factor = 0.3 * sim->actors[actor_shard(shard)].slowness;
@@ -34,16 +34,14 @@ static void start_job(struct sim *sim, uint32_t shard, const struct shard_action
     sim_fail(sim, "%d device jobs are under way: something computes without end", SIM_JOBS);
 }
 
-static void scan(const struct sim_job *job, const float *numbers, struct shard_event *done)
+static void scan(const struct sim_job *job, const void *numbers, struct shard_event *done)
 {
-    const uint64_t count = job->length / sizeof(float);
     struct arithmetic_measure piece;
-    arithmetic_scalar.measure(ARITHMETIC_F32, numbers, count, &piece);
+    arithmetic_scalar.measure(job->codec, numbers, job->end, &piece);
     done->sum_squares = piece.sum_squares;
     done->largest_bits = piece.largest_bits;
-    for (uint64_t i = 0; i < count && done->not_finite == UINT64_MAX; i++)
-        if (!isfinite(numbers[i]))
-            done->not_finite = i;
+    if (!arithmetic_finite(piece.largest_bits))
+        done->not_finite = codec_first_not_finite(job->codec, numbers, job->end);
 }
 
 static void compute(struct sim *sim, const struct sim_job *job)

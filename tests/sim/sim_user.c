@@ -8,18 +8,15 @@
 #include <math.h>
 #include <string.h>
 
-static double fill_parameters(struct sim *sim, float *floats, uint64_t bits)
+static void fill_parameters(struct sim *sim, float *floats, uint64_t bits)
 {
-    double squares = 0;
     for (uint64_t i = 0; i < sim->model->elements; i++) {
         bits = bits * 6364136223846793005u + 1442695040888963407u;
         const int32_t whole = (int32_t)(bits >> 33) - (1 << 30);
         floats[i] = (float)whole * 0x1p-30f;
         if ((bits >> 58) == 0)
             floats[i] = (bits >> 50 & 1) ? -0.0f : 1e-41f; /* negative zero, a subnormal */
-        squares += (double)floats[i] * (double)floats[i];
     }
-    return squares;
 }
 
 static void fill_moments(struct sim *sim, uint8_t *tail)
@@ -105,20 +102,22 @@ static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purp
 {
     struct sim_worker *worker = &sim->workers[index];
     float floats[SIM_FLOATS];
-    double squares = fill_parameters(sim, floats, random_next(&sim->random));
+    fill_parameters(sim, floats, random_next(&sim->random));
     if (sim->hostile && chance(&sim->random, 0.06 * sim->settings.trouble)) {
         sim->counts.not_finite++;
         floats[random_below(&sim->random, sim->model->elements)] =
             chance(&sim->random, 0.4)                               ? NAN
             : purpose == PURPOSE_FIRST || chance(&sim->random, 0.5) ? INFINITY
                                                                     : FLT_MAX;
-        squares = 1;
     }
     uint8_t *body = worker->buffers[buffer];
-    memcpy(body, floats, sim->model->elements * sizeof(float));
-    fill_moments(sim, body + sim->model->elements * sizeof(float));
+    struct arithmetic_measure measured;
+    memset(body, 0, SIM_BODY_BYTES);
+    arithmetic_scalar.encode(sim_codec(sim, purpose), 1, floats, sim->model->elements, body);
+    arithmetic_scalar.measure(sim_codec(sim, purpose), body, sim->model->elements, &measured);
+    fill_moments(sim, body + sim_tail(sim, purpose));
     if (sim->hostile && chance(&sim->random, 0.02 * sim->settings.trouble))
-        spoil_moments(sim, body + sim->model->elements * sizeof(float));
+        spoil_moments(sim, body + sim_tail(sim, purpose));
     worker->busy[buffer] = true;
     worker->pushes++;
     sim->counts.gradients++;
@@ -127,7 +126,7 @@ static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purp
         .purpose = purpose,
         .basis = purpose == PURPOSE_FIRST ? 0 : choose_basis(sim, worker->basis),
         .samples = random_below(&sim->random, 100),
-        .norm = sqrt(squares),
+        .norm = isfinite(measured.sum_squares) ? sqrt(measured.sum_squares) : 1,
         .digest = checksum_hash64(0, body, sim->body_bytes)};
     worker->norms[buffer] = request.norm;
     if (group_has(sim, index))

@@ -61,8 +61,11 @@ static void open_shards(struct recorded_run *run, const struct law_settings *law
                                               .pull_patience_ns = 1,
                                               .keep = true};
         cr_assert_eq(shard_local_open(run->model, law, &options, NULL, &run->shards[i]), 0);
-        cr_assert_eq(recording_open_shard(run->folder, run->model, i, RUN_MEMBERS, bytes_max,
-                                          RECORDING_NEW, &run->bodies[i]),
+        cr_assert_eq(recording_open_shard(run->folder, run->model,
+                                          &(struct recording_part){.shard = i,
+                                                                   .members = RUN_MEMBERS,
+                                                                   .codec = law->gradient_dtype},
+                                          bytes_max, RECORDING_NEW, &run->bodies[i]),
                      GRADWEIR_OK);
     }
 }

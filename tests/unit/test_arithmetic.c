@@ -209,15 +209,3 @@ Test(arithmetic, places_of_tree_nodes_are_those_of_their_sums)
         }
     }
 }
-
-Test(arithmetic, the_first_number_that_is_not_finite_is_found)
-{
-    float numbers[5] = {1, -2, 0, 3e38f, -0.0f};
-    cr_assert_eq(arithmetic_first_not_finite(numbers, 5), UINT64_MAX);
-    numbers[4] = INFINITY;
-    cr_assert_eq(arithmetic_first_not_finite(numbers, 5), 4);
-    numbers[2] = NAN;
-    cr_assert_eq(arithmetic_first_not_finite(numbers, 5), 2);
-    numbers[0] = -INFINITY;
-    cr_assert_eq(arithmetic_first_not_finite(numbers, 5), 0);
-}

@@ -287,8 +287,9 @@ Test(replay, a_restarted_process_goes_on_behind_the_last_whole_entry)
     static float body[4096];
     cut("shard-1.bodies", whole - 1000);
     cut("log.records", size_of("log.records") - 40);
-    cr_assert_eq(recording_open_shard(run.folder, run.model, 1, RUN_MEMBERS, UINT64_MAX,
-                                      RECORDING_GO_ON, &bodies),
+    cr_assert_eq(recording_open_shard(run.folder, run.model,
+                                      &(struct recording_part){.shard = 1, .members = RUN_MEMBERS},
+                                      UINT64_MAX, RECORDING_GO_ON, &bodies),
                  GRADWEIR_OK, "%s", fail_reason());
     const uint64_t last = recording_last(bodies);
     cr_assert(last > 10 && last < run.ledger.index);
