@@ -3,6 +3,7 @@
 #include "server/plan.h"
 
 #include "server/host_settings.h"
+#include "server/plan_rates.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,8 +15,10 @@ static const struct setting own[] = {
     {"workers", SETTING_INT, false, "8", 1, WORKERS_MAX, NULL, NULL, "workers that push"},
     {"gbit", SETTING_FLOAT, false, "0", 0, 1e6, NULL, NULL,
      "speed of each machine's link, Gbit/s; 0: a table of usual ones"},
-    {"memory_speed", SETTING_FLOAT, false, "10", 0.001, 1e6, NULL, NULL,
-     "of a shard, GB/s, for the time of a step"},
+    {"memory_speed", SETTING_FLOAT, false, "0", 0, 1e6, NULL, NULL,
+     "of a shard in a step, GB/s; 0: measured here, in half a second, on one thread"},
+    {"rates", SETTING_TEXT, false, "", 0, 0, NULL, NULL,
+     "file of lines that gradweir-bench or gradweirctl bench --json printed: wires as measured"},
 };
 enum { OWN = sizeof own / sizeof *own };
 
@@ -24,6 +27,7 @@ struct plan {
     struct model *model;
     uint32_t workers, slots;
     double gbit, memory_speed;
+    struct plan_wires wires; /* 0: not measured */
 };
 
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
@@ -84,6 +88,12 @@ static void print_wire(const struct plan *plan)
         (double)whole / GIB, (double)body / GIB);
     printf("  a step takes in stride = %u gradients and hands out as many pulls; %u workers\n",
            stride, plan->workers);
+    if (plan->wires.push > 0)
+        printf("  measured over %s, one worker: %.2f GB/s, %.4g s a push\n", plan->wires.transport,
+               plan->wires.push * 1e-9, (double)whole / plan->wires.push);
+    if (plan->wires.pull > 0)
+        printf("  measured over %s, one worker: %.2f GB/s, %.4g s a pull\n", plan->wires.transport,
+               plan->wires.pull * 1e-9, (double)whole / plan->wires.pull);
     printf("  times are bytes through one full link each way, with nothing else on it:\n");
     if (plan->gbit > 0)
         print_link(plan, plan->gbit, body, whole);
@@ -94,7 +104,7 @@ static void print_wire(const struct plan *plan)
 /* What the passes of a step read and write: the window's gradients, the parameters out of one slot
  * into another, the optimizer's state in place; with a clip of the average, that is written and
  * read again. */
-static void print_step(const struct plan *plan)
+static gradweir_status print_step(const struct plan *plan)
 {
     const struct law_settings *law = &plan->options.order.law;
     const struct optimizer_options *optimizer = &plan->options.order.optimizer;
@@ -107,10 +117,15 @@ static void print_step(const struct plan *plan)
         most = elements > most ? elements : most;
     }
     const double bytes = (double)(most * passes * sizeof(float));
+    double speed = plan->memory_speed * 1e9;
+    if (plan->memory_speed <= 0)
+        TRY(plan_rates_step(law, optimizer, passes, &speed));
     printf("step: %" PRIu64
            " floats moved for each parameter, %.3f GiB in the largest shard: %.4g s at "
-           "%g GB/s\n",
-           passes, bytes / GIB, bytes / (plan->memory_speed * 1e9), plan->memory_speed);
+           "%.3g GB/s, %s\n",
+           passes, bytes / GIB, bytes / speed, speed * 1e-9,
+           plan->memory_speed > 0 ? "as told" : "measured here just now on one thread");
+    return GRADWEIR_OK;
 }
 
 static gradweir_status print_plan(const struct settings *settings)
@@ -120,6 +135,9 @@ static gradweir_status print_plan(const struct settings *settings)
                         .memory_speed = settings_float(settings, "memory_speed")};
     const struct law_settings *law = &plan.options.order.law;
     gradweir_status status = host_options_read(settings, &plan.options);
+    const char *rates = settings_text(settings, "rates");
+    if (status == GRADWEIR_OK && *rates)
+        status = plan_rates_read(rates, &plan.wires);
     if (status == GRADWEIR_OK)
         status = make_model(&plan, (uint64_t)settings_float(settings, "params"));
     if (status == GRADWEIR_OK) {
@@ -133,7 +151,7 @@ static gradweir_status print_plan(const struct settings *settings)
         status = print_memory(&plan);
     if (status == GRADWEIR_OK) {
         print_wire(&plan);
-        print_step(&plan);
+        status = print_step(&plan);
     }
     model_free(plan.model);
     host_options_free(&plan.options);

@@ -164,6 +164,28 @@ class Alone(unittest.TestCase):
         big = tool("plan", "--params", "7e9", "--workers", "8", "--shards", "4", "--gbit", "100")
         self.assertRegex(big.stdout, r"100 Gbit/s +0\.56 s a step at each shard +2\.24 s a push")
 
+    def test_plan_takes_its_times_from_rates_that_were_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rates = os.path.join(folder, "rates")
+            for text, part in (("", "no case push or pull"), ('{"case":"push"}\n', 'line 1: has no "goodput_gbps"'),
+                               ('\n{"case":"pull","goodput_gbps":-1}', "line 2: goodput_gbps is -1"), ("words", "line 1")):
+                with open(rates, "w", encoding="utf-8") as file:
+                    file.write(text)
+                told = tool("plan", "--params", "1e6", "--memory-speed", "10", "--rates", rates)
+                self.assertEqual(told.returncode, 1, text)
+                self.assertIn(part, told.stderr)
+            with open(rates, "w", encoding="utf-8") as file:
+                file.write('{"case":"push","transport":"tcp","goodput_gbps":1.5}\n'
+                           '{"case":"step","goodput_gbps":9}\n'
+                           '{"case": "push", "transport": "tcp", "goodput_gbps": 2}\n')
+            told = tool("plan", "--params", "1e9", "--rates", rates)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertRegex(told.stdout, r"measured over tcp, one worker: 2\.00 GB/s, 2 s a push")
+        self.assertNotIn("a pull\n  times", told.stdout)
+        speed = re.search(r"at ([\d.]+) GB/s, measured here", told.stdout)
+        self.assertTrue(speed, told.stdout)
+        self.assertGreater(float(speed[1]), 0.1)
+
     def test_wrong_usage_ends_with_2_and_names_the_nearest(self):
         for arguments, part in (([], "COMMAND"), (["statis"], "nearest is status"), (["status", "--serverz", "x"], "servers"),
                                 (["status", "extra"], "options only"), (["top", "--every", "never"], "every"),
