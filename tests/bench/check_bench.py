@@ -24,9 +24,13 @@ CASES = [
     ("push --size 64KiB --window 4 --stride 2 --decay exp --optimizer adam --server-threads one", LIVE),
     ("pull --size 256KiB", LIVE),
     ("exchange --size 40KB --transport tcp --workers 2", LIVE),
+    ("step --size 256KiB --window 8 --decay exp --optimizer adam --against window=1", 
+     ["floor_gbps", "memcpy_gbps", "p50_us", "p99_us", "worst_us", "triad_gbps", "triad_ratio", "against_ratio"]),
+    ("step --size 64KiB --window 16 --stride 16 --optimizer sgd", ["gradient_us"]),
     ("floor --size 256KiB --optimizer adam", ["floor_gbps", "memcpy_gbps", "copy_ratio", "step_triad_ratio"]),
 ]
-WRONG = ["push --size 3", "push --siez 1MiB", "push --window 0", "nothing", "push --window 4 --window-max 2", "push --seconds x"]
+WRONG = ["push --size 3", "push --siez 1MiB", "push --window 0", "nothing", "push --window 4 --window-max 2", "push --seconds x", "step --shards 2",
+         "step --against window"]
 failures = []
 
 

@@ -35,6 +35,9 @@ struct gauge {
 
 /* Reads options; prints help. `code` is what the program ends with when there is nothing to do. */
 bool gauge_options_read(struct gauge *gauge, int argc, char **argv, int *code);
+
+/* A settings object of the same table, with defaults but for the queue: for a second job. */
+gradweir_status gauge_settings_like(const struct gauge *gauge, struct settings **settings);
 void gauge_options_free(struct gauge *gauge);
 
 /* One row of the output. Rates are 1e9 bytes of float32 payload per second. */

@@ -49,9 +49,9 @@ static void sleep_ms(long ms)
 /* Settings of ours are not the server's; all others go on as they were given. */
 static bool is_ours(const char *word)
 {
-    static const char *const ours[] = {"size",      "dtype",     "workers", "in_flight",
-                                       "seconds",   "rounds",    "json",    "perftest",
-                                       "transport", "optimizer", "threads", "server_threads"};
+    static const char *const ours[] = {
+        "size",     "dtype",     "workers",   "in_flight", "seconds",        "rounds", "json",
+        "perftest", "transport", "optimizer", "threads",   "server_threads", "against"};
     char name[64];
     size_t n = 0;
     for (const char *c = word + 2; *c && *c != '=' && n < sizeof name - 1; c++)

@@ -8,8 +8,11 @@
 static const struct {
     const char *name;
     int (*run)(const struct gauge *gauge);
-} commands[] = {
-    {"push", gauge_live}, {"pull", gauge_live}, {"exchange", gauge_live}, {"floor", gauge_floor}};
+} commands[] = {{"push", gauge_live},
+                {"pull", gauge_live},
+                {"exchange", gauge_live},
+                {"floor", gauge_floor},
+                {"step", gauge_step}};
 
 static int run_program(int argc, char **argv)
 {

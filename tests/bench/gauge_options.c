@@ -30,6 +30,8 @@ static const struct setting own[] = {
      "step, codec: that work on one shard"},
     {"server_threads", SETTING_CHOICE, false, "auto", 0, 0, NULL, "auto|one|each",
      "coordinator and shards: one thread, or one each"},
+    {"against", SETTING_TEXT, false, "", 0, 0, NULL, NULL,
+     "step: the same with these settings, in turns: window=2,optimizer=sgd"},
 };
 enum { OWN = sizeof own / sizeof *own };
 
@@ -38,11 +40,13 @@ static const char usage[] =
     "    push       gradients through real servers until they are applied\n"
     "    pull       parameters from real servers\n"
     "    exchange   push, applied, newest parameters pulled: the loop of a learner\n"
+    "    step       a shard's arithmetic, in this process\n"
     "    floor      what one thread of this machine can do at all\n\n";
 
 static struct setting table[OWN + 128];
+static size_t table_count;
 
-static size_t make_table(const char *command)
+static void make_table(const char *command)
 {
     memcpy(table, own, sizeof own);
     size_t count = OWN;
@@ -52,7 +56,7 @@ static size_t make_table(const char *command)
     for (size_t i = 0; i < settings_server_count && count < sizeof table / sizeof *table; i++)
         if (!settings_find(own, OWN, settings_server[i].name))
             table[count++] = settings_server[i];
-    return count;
+    table_count = count;
 }
 
 /* "16MiB", "40KB", "4096": a multiple of 4. */
@@ -94,6 +98,14 @@ static gradweir_status default_queue(struct gauge *gauge)
     return settings_set(gauge->settings, "queue", text, "queue");
 }
 
+gradweir_status gauge_settings_like(const struct gauge *gauge, struct settings **settings)
+{
+    char text[24];
+    TRY(settings_new(table, table_count, settings));
+    snprintf(text, sizeof text, "%lld", (long long)settings_int(gauge->settings, "queue"));
+    return settings_set(*settings, "queue", text, "queue");
+}
+
 static gradweir_status read_values(struct gauge *gauge)
 {
     const struct settings *settings = gauge->settings;
@@ -115,7 +127,7 @@ static gradweir_status read_values(struct gauge *gauge)
 
 static bool is_command(const char *word)
 {
-    static const char *const words[] = {"push", "pull", "exchange", "floor"};
+    static const char *const words[] = {"push", "pull", "exchange", "step", "floor"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(word, words[i]) == 0)
             return true;
@@ -145,7 +157,8 @@ bool gauge_options_read(struct gauge *gauge, int argc, char **argv, int *code)
                 gauge->command, usage);
         return false;
     }
-    gradweir_status status = settings_new(table, make_table(gauge->command), &gauge->settings);
+    make_table(gauge->command);
+    gradweir_status status = settings_new(table, table_count, &gauge->settings);
     if (status == GRADWEIR_OK)
         status = settings_arguments(gauge->settings, gauge->argc, (const char *const *)gauge->argv,
                                     &wanted);
