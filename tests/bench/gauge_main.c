@@ -8,11 +8,9 @@
 static const struct {
     const char *name;
     int (*run)(const struct gauge *gauge);
-} commands[] = {{"push", gauge_live},
-                {"pull", gauge_live},
-                {"exchange", gauge_live},
-                {"floor", gauge_floor},
-                {"step", gauge_step}};
+} commands[] = {{"push", gauge_live},      {"pull", gauge_live}, {"exchange", gauge_live},
+                {"floor", gauge_floor},    {"step", gauge_step}, {"codec", gauge_codec},
+                {"records", gauge_records}};
 
 static int run_program(int argc, char **argv)
 {

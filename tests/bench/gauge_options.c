@@ -13,7 +13,8 @@
 static const struct setting own[] = {
     {"size", SETTING_TEXT, false, "16MiB", 0, 0, NULL, NULL,
      "of a gradient in float32: bytes, or with KiB, MiB, GiB, KB, MB, GB"},
-    {"dtype", SETTING_CHOICE, false, "f32", 0, 0, NULL, "f32", "how gradients travel"},
+    {"dtype", SETTING_CHOICE, false, "float32", 0, 0, NULL, "float32|bfloat16|float16",
+     "in which numbers gradients travel and wait"},
     {"workers", SETTING_INT, false, "1", 1, 1024, NULL, NULL, "processes that push or pull"},
     {"in_flight", SETTING_INT, false, "1", 1, 8, NULL, NULL,
      "pushes of a worker under way at once"},
@@ -41,6 +42,8 @@ static const char usage[] =
     "    pull       parameters from real servers\n"
     "    exchange   push, applied, newest parameters pulled: the loop of a learner\n"
     "    step       a shard's arithmetic, in this process\n"
+    "    codec      gradients into another dtype and back, in this process\n"
+    "    records    what the coordinator decides per second, its workers simulated\n"
     "    floor      what one thread of this machine can do at all\n\n";
 
 static struct setting table[OWN + 128];
@@ -127,7 +130,8 @@ static gradweir_status read_values(struct gauge *gauge)
 
 static bool is_command(const char *word)
 {
-    static const char *const words[] = {"push", "pull", "exchange", "step", "floor"};
+    static const char *const words[] = {"push",  "pull",    "exchange", "step",
+                                        "codec", "records", "floor"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(word, words[i]) == 0)
             return true;
