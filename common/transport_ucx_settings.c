@@ -105,6 +105,10 @@ static gradweir_status lanes_as_tls(const char *lanes, const char **tls)
         *tls = "posix,tcp,self";
     else if (strcmp(lanes, "tcp") == 0)
         *tls = "tcp,self";
+    else if (strcmp(lanes, "rc") == 0 && !rdma_there())
+        return fail(GRADWEIR_ERR_UNSUPPORTED, "transport rc: this machine has no RDMA device "
+                                              "(nothing in /sys/class/infiniband); posix and tcp "
+                                              "need none, and auto finds out");
     else if (strcmp(lanes, "rc") == 0)
         *tls = "rc,tcp,self";
     else

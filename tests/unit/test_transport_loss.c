@@ -350,6 +350,12 @@ Test(transport_loss, a_wrong_setting_is_named_with_its_range)
     settings.lanes = "pigeon";
     cr_assert_eq(transport_open(&settings, &transport), GRADWEIR_ERR_INVALID);
     cr_assert(strstr(fail_reason(), "'pigeon'"));
+    settings.lanes = "rc"; /* the last row is rc where there is a device */
+    const bool rdma = strcmp(pair_settings[pair_setting_count - 1].lanes, "rc") == 0;
+    if (!rdma) {
+        cr_assert_eq(transport_open(&settings, &transport), GRADWEIR_ERR_UNSUPPORTED);
+        cr_assert(strstr(fail_reason(), "no RDMA device"), "%s", fail_reason());
+    }
     setenv("UCX_TLS", "posix,cma,tcp", 1);
     settings = transport_defaults();
     cr_assert_eq(transport_open(&settings, &transport), GRADWEIR_ERR_INVALID);

@@ -11,13 +11,28 @@
 #include <string.h>
 
 const struct pair_setting pair_settings[] = {
-    {"memory", "auto"},
+    {"memory", "auto", "memory"},
 #ifdef GRADWEIR_UCX
-    {"ucx", "tcp"},
-    {"ucx", "posix"},
+    {"ucx", "tcp", "tcp/lo"},
+    {"ucx", "posix", "posix/"},
+    {"ucx", "rc", ""}, /* last: only where there is a device */
 #endif
 };
-const size_t pair_setting_count = sizeof pair_settings / sizeof pair_settings[0];
+size_t pair_setting_count = sizeof pair_settings / sizeof pair_settings[0];
+
+#ifdef GRADWEIR_UCX
+__attribute__((constructor)) static void leave_out_rdma(void)
+{
+    DIR *folder = opendir("/sys/class/infiniband");
+    bool found = false;
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry;
+         entry = readdir(folder))
+        found |= entry->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    pair_setting_count -= !found;
+}
+#endif
 
 static void side_open(struct pair_side *side, const struct transport_settings *settings)
 {

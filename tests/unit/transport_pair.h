@@ -14,10 +14,11 @@
 
 struct pair_setting {
     const char *backend, *lanes;
+    const char *described; /* how what describe says begins */
 };
 
 extern const struct pair_setting pair_settings[];
-extern const size_t pair_setting_count;
+extern size_t pair_setting_count; /* with rc where there is an RDMA device: tests/rdma */
 
 struct pair_side {
     struct transport *transport;
