@@ -198,6 +198,7 @@ static void offered(struct session *session, const struct session_event *event)
     switch (event->head->kind) {
     case HEAD_WELCOME:
     case HEAD_DENY: session_member_answered(session, event); break;
+    case HEAD_RECEIPT: session_push_admitted(session, event); break;
     case HEAD_PARAMETERS:
     case HEAD_GONE: session_pull_offered(session, event); return;
     default: session->strange++; break;

@@ -3,7 +3,8 @@
  *
  *   session.c          joining, the step function
  *   session_members.c  members: connecting, HELLO, what breaks and what moves
- *   session_push.c     places, descriptions, receipts
+ *   session_push.c     places, receipts
+ *   session_words.c    descriptions, and receipts that come by way of a member
  *   session_chunk.c    chunks of a body that may still be in the making
  *   session_part.c     the pieces of a rank's share, instead of chunks
  *   session_pull.c     one version of all members
@@ -153,6 +154,7 @@ struct session_push {
     uint32_t slot;
     int64_t resend_ns, pause_ns; /* when it is sent again, and how long after that the next time */
     uint32_t tries;              /* how often it was sent */
+    uint32_t by;                 /* member + 1 that its description went by; 0: by none */
     gradweir_status status;      /* ENDING */
     struct message_receipt receipt;
     uint64_t next[MEMBERS_MAX]; /* chunk to send next, per member; UINT64_MAX: all sent. Of a share:
@@ -245,6 +247,10 @@ void session_push_lost(struct session *session, uint32_t member);
 void session_push_sent(struct session *session, const struct session_event *event);
 void session_push_place(struct session *session, const struct message_place *place);
 void session_push_receipt(struct session *session, const struct message_receipt *receipt);
+struct name session_name(const struct session *session, uint64_t sequence); /* of a push */
+void session_describe(struct session *session, struct session_push *push);  /* the best way */
+void session_describe_again(struct session *session, const struct session_push *push);
+void session_push_admitted(struct session *session, const struct session_event *event);
 void session_push_tick(struct session *session);
 void session_pull_start(struct session *session, bool after);
 /* Push `sequence` has no number any more: the pull that rides with it goes on alone. */

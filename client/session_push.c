@@ -24,34 +24,12 @@ static struct session_push *find(struct session *session, uint64_t sequence)
     return push && push->sequence == sequence ? push : NULL;
 }
 
-static struct name name_of(const struct session *session, uint64_t sequence)
-{
-    return (struct name){
-        .worker = session->worker, .incarnation = session->incarnation, .sequence = sequence};
-}
-
 static void ask(struct session *session, struct session_push *push)
 {
     push->resend_ns = session->now_ns + session->options.resend_ns;
     if (!session->joined)
         return; /* said once it is in (again) */
-    session_tell(session, MESSAGE_ASK)->ask.name = name_of(session, push->sequence);
-}
-
-static void describe(struct session *session, const struct session_push *push)
-{
-    if (push->what.filling)
-        return;
-    session_tell(session, MESSAGE_DESCRIBE)->describe =
-        (struct message_describe){.name = name_of(session, push->sequence),
-                                  .slot = push->slot,
-                                  .generation = push->generation,
-                                  .purpose = push->what.purpose,
-                                  .basis = push->what.basis,
-                                  .samples = push->what.samples,
-                                  .norm = push->what.norm,
-                                  .layout_hash = session->options.layout_hash,
-                                  .digest = push->what.digest};
+    session_tell(session, MESSAGE_ASK)->ask.name = session_name(session, push->sequence);
 }
 
 /* Elder pushes first, and no more than SESSION_CHUNKS_AHEAD to one member, whatever the number of
@@ -76,7 +54,7 @@ static void send_all(struct session *session, struct session_push *push)
 {
     push->resend_ns = session->now_ns + push->pause_ns;
     push->tries++;
-    describe(session, push);
+    session_describe(session, push);
     for (uint32_t i = 0; i < session->members_count; i++)
         push->next[i] = 0;
     for (uint32_t i = 0; i < session->members_count; i++)
@@ -101,7 +79,7 @@ static void held(struct session *session, struct session_push *push)
     push->resend_ns = session->now_ns + push->pause_ns;
     for (uint32_t i = 0; i < session->members_count; i++)
         push->next[i] = UINT64_MAX;
-    describe(session, push);
+    session_describe_again(session, push);
 }
 
 void session_push_start(struct session *session, const struct session_push_request *what)
@@ -132,7 +110,9 @@ void session_push_place(struct session *session, const struct message_place *giv
         place(session, push, given->slot, given->generation);
     } else if (push && given->generation > push->generation) { /* the old place had expired */
         place(session, push, given->slot, given->generation);
-    } else if (!push && given->name.sequence == session->sequence + 1) {
+    } else if (!push && given->name.sequence == session->sequence + 1 &&
+               (session->place_sequence != given->name.sequence ||
+                given->generation > session->place_generation)) {
         session->place_sequence = given->name.sequence;
         session->place_slot = given->slot;
         session->place_generation = given->generation;
@@ -182,7 +162,7 @@ void session_push_filled(struct session *session, const struct session_push_requ
         finish_if_quiet(session, push);
     if (push->state != PUSH_SENDING)
         return;
-    describe(session, push);
+    session_describe(session, push);
     for (uint32_t i = 0; i < session->members_count; i++)
         send_more(session, i);
 }
@@ -238,7 +218,7 @@ void session_push_receipt(struct session *session, const struct message_receipt 
     if (push)
         end_push(session, push, receipt);
     if (receipt->next_sequence) {
-        const struct message_place next = {.name = name_of(session, receipt->next_sequence),
+        const struct message_place next = {.name = session_name(session, receipt->next_sequence),
                                            .slot = receipt->next_slot,
                                            .generation = receipt->next_generation};
         session_push_place(session, &next);
@@ -262,7 +242,7 @@ static void rename_push(struct session *session, struct session_push *push)
 static void tell_again(struct session *session, struct session_push *push)
 {
     push->resend_ns = session->now_ns + push->pause_ns;
-    describe(session, push);
+    session_describe_again(session, push);
 }
 
 /* In again: the same incarnation goes on where it was. Another coordinator has perhaps closed its
@@ -308,6 +288,9 @@ void session_push_lost(struct session *session, uint32_t member)
         push->in_flight[member] = 0;
         if (push->state == PUSH_ENDING)
             finish_if_quiet(session, push);
+        else if (push->state == PUSH_SENDING && push->by == member + 1 && session->joined)
+            session_describe_again(session,
+                                   push); /* words, or a receipt, may have been lost with it */
     }
 }
 
@@ -344,7 +327,7 @@ static void send_again(struct session *session, struct session_push *push)
 {
     if (is_moving(session, push)) {
         push->resend_ns = session->now_ns + push->pause_ns;
-        describe(session, push);
+        session_describe_again(session, push);
         return;
     }
     if (push->pause_ns < SESSION_PAUSES_MAX * session->options.resend_ns)

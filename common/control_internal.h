@@ -14,6 +14,7 @@ enum {
     CONTROL_DRAIN_MAX = 256,
     CONTROL_FDS_MAX = 65536, /* a connection above it is lost only when it cannot be sent to */
     CONTROL_WATCH_EACH = 32, /* frames, or dry reads, after which the monitor is looked at anyway */
+    CONTROL_LOOK_NS = 50000, /* between two looks of a busy loop at the sockets' descriptors */
     CONTROL_RETRY_MS = 1000,
     /* after the server has turned us away */
     CONTROL_REFUSALS_SURE = 3, /* in a row without a reason: it is no accident */
@@ -61,8 +62,10 @@ struct control {
     uint32_t received;                /* frames since LOSTs were last looked at */
     bool up_owed, lost_owed;          /* client */
     bool socket_quiet, monitor_quiet; /* read dry: nothing comes before its descriptor says so */
+    bool look_owed;                   /* since then somebody was about to sleep */
     uint32_t dry;                     /* how often the socket was read dry */
-    int fds[2];                       /* of socket and monitor */
+    uint64_t looked_ns;
+    int fds[2]; /* of socket and monitor */
     uint64_t bad_frames;
     struct control_event event;
 };

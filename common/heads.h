@@ -7,6 +7,8 @@
  *     CHUNK   slot, generation, …  + body -->         straight into the slot
  *     PULL    ticket, version             -->
  *     PART    as CHUNK, of a rank's share -->         straight into the slot, rising offsets
+ *     DESCRIBE  what the CHUNKs are       -->         on to the coordinator
+ *         <-- RECEIPT sequence, version, the next place
  *         <-- PARAMETERS ticket, version + body (one or more), or GONE ticket, newest
  *
  * A session binds job, protocol level, timeline, worker, incarnation and pass once, so the others
@@ -25,7 +27,9 @@ enum head_kind {
     HEAD_PULL = 5,
     HEAD_PARAMETERS = 6,
     HEAD_GONE = 7,
-    HEAD_PART = 8
+    HEAD_PART = 8,
+    HEAD_DESCRIBE = 9,
+    HEAD_RECEIPT = 10
 };
 
 enum { HEAD_BYTES = 64 };
@@ -128,6 +132,42 @@ struct head_parameters { /* and GONE: no body, version is the newest whole */
     uint64_t digest; /* unused: 0 */
 };
 
+/* The message of that name, by way of one shard: its name is the session's and its sequence, its
+ * layout the shard's, its purpose a gradient. */
+struct head_describe {
+    uint8_t kind;
+    uint8_t zero;
+    uint16_t flags;
+    uint32_t session;
+    uint32_t epoch;
+    uint32_t slot;
+    uint64_t generation;
+    uint64_t sequence;
+    uint64_t basis;
+    uint64_t digest;
+    uint64_t samples;
+    double norm;
+};
+
+/* The message of that name, of an ADMITTED gradient; by the shard that brought its DESCRIBE. */
+struct head_receipt {
+    uint8_t kind;
+    uint8_t zero;
+    uint16_t next; /* how many sequences on the next place is for; 0: there is none */
+    uint32_t session;
+    uint32_t epoch;
+    uint32_t staleness;
+    uint64_t sequence;
+    uint64_t index;
+    uint64_t version;
+    uint64_t whole;
+    uint64_t next_generation;
+    uint32_t next_slot;
+    float weight;
+};
+
+static_assert(sizeof(struct head_describe) == HEAD_BYTES, "heads are 64 bytes");
+static_assert(sizeof(struct head_receipt) == HEAD_BYTES, "heads are 64 bytes");
 static_assert(sizeof(struct head_any) == HEAD_BYTES, "heads are 64 bytes");
 static_assert(sizeof(struct head_hello) == HEAD_BYTES, "heads are 64 bytes");
 static_assert(sizeof(struct head_welcome) == HEAD_BYTES, "heads are 64 bytes");

@@ -202,6 +202,10 @@ struct record {
 const char *record_name(uint32_t kind);
 const char *verdict_name(uint32_t verdict);
 
+/* Copies what counts of a record: of its union the kind's own part, of a STEP no more than its
+ * entries. What lies behind that in `to` stays as it is. */
+void record_copy(struct record *to, const struct record *from);
+
 /* The record as canonical bytes (MessagePack, the same encoder as the wire). Writes at most
  * RECORD_BYTES_MAX. */
 size_t record_encode(const struct record *record, uint8_t *bytes);

@@ -34,11 +34,29 @@ static void pulse_came(const struct order *order, struct order_member *member,
     member->pulse = *pulse;
 }
 
+/* A worker's words by way of a shard, which knows by its session who said them. */
+static void described_by(struct order *order, uint32_t member,
+                         const struct message_describe *describe)
+{
+    const struct name *name = &describe->name;
+    const struct ledger_worker *worker = &order->ledger.workers[name->worker];
+    if (name->worker >= order->ledger.workers_count || worker->state != WORKER_LIVE ||
+        worker->incarnation != name->incarnation || order->workers[name->worker].ranks > 0) {
+        order->figures.foreign++;
+        return;
+    }
+    const uint32_t slot = places_find(order, name);
+    if (slot < order->slots_count)
+        order->slots[slot].by = member + 1;
+    judge_describe(order, 0, describe);
+}
+
 static void shard_message(struct order *order, uint32_t member, const struct message *message)
 {
     order->members[member].seen_ns = order->now_ns;
     switch (message->kind) {
     case MESSAGE_LOGGED: logged_came(order, member, &message->logged); break;
+    case MESSAGE_DESCRIBE: described_by(order, member, &message->describe); break;
     case MESSAGE_LANDED: judge_landed(order, member, &message->landed); break;
     case MESSAGE_FREED: places_freed(order, member, &message->freed); break;
     case MESSAGE_STEPPED: steps_stepped(order, member, message->stepped.version); break;

@@ -1,5 +1,4 @@
-/* What was described and has landed: its verdict, its record. Sequences are judged in
- * order. */
+/* What was described and has landed: its verdict and its record. Sequences are judged in order. */
 #include "server/coordinator/order_internal.h"
 
 #include <math.h>
@@ -253,7 +252,7 @@ static void admit(struct order *order, uint32_t index)
     if (staleness > order->figures.staleness_max)
         order->figures.staleness_max = staleness;
     order_append(order, &record);
-    judge_owe(order, &record.admit.name);
+    judge_owe(order, slot);
     steps_due(order);
 }
 
@@ -268,7 +267,7 @@ static void admit_first(struct order *order, uint32_t index)
     order->figures.verdicts[VERDICT_ADMITTED]++;
     order_append(order, &record);
     order->first_at = order->ledger.index;
-    judge_owe(order, &record.first.name);
+    judge_owe(order, slot);
     places_close(order, index, order->ledger.index);
     order->last_step_ns = order->now_ns;
 }
@@ -290,7 +289,7 @@ void judge_refuse(struct order *order, uint32_t index, uint32_t verdict, uint64_
                      &slot->name);
     } else {
         order_append(order, &record);
-        judge_owe(order, &record.refuse.name);
+        judge_owe(order, slot);
     }
     places_close(order, index, order->ledger.index);
 }

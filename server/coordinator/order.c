@@ -172,12 +172,12 @@ void order_append(struct order *order, struct record *record)
     if (record->kind == RECORD_LEAVE)
         sets_worker(order, record->leave.worker);
     order->hashes[order->ledger.index % HASHES] = order->ledger.hash;
-    order->kept[order->ledger.index % KEPT] = *record;
+    record_copy(&order->kept[order->ledger.index % KEPT], record);
     order->appended_ns[order->ledger.index % KEPT] = order->now_ns;
-    order_send_all(order, MESSAGE_RECORD)->record = *record;
+    record_copy(&order_send_all(order, MESSAGE_RECORD)->record, record);
     struct order_action *append = act(order, ORDER_APPEND, 0);
     append->message.kind = MESSAGE_RECORD;
-    append->message.record = *record;
+    record_copy(&append->message.record, record);
     struct law_entry entry;
     while (ledger_retired(&order->ledger, &entry))
         places_close(order, entry.slot, order->ledger.index);

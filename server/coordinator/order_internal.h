@@ -12,7 +12,7 @@
  *   describes.c     what they say of their shares of one gradient
  *   places.c        slots: who has room
  *   queue_fit.c     how many there are, by queue_bytes_max
- *   judge.c         what was described and has landed: verdicts and receipts
+ *   judge.c         what was described and has landed: verdicts
  *   rounds.c        mode = sync: who keeps the others waiting
  *   steps.c         steps, sums, whole versions, flush, drain
  *   reports.c       workers' own numbers
@@ -106,6 +106,7 @@ struct order_slot {
     uint64_t share_digests[RANKS_MAX];
     double share_norms[RANKS_MAX];
     struct message_describe describe;
+    uint32_t by;      /* member + 1 that brought it: the receipt goes back that way. 0: nobody */
     uint32_t verdict; /* known before everything has landed; else NONE */
     uint64_t detail;
     uint64_t landed, freed; /* a bit per member */
@@ -132,6 +133,7 @@ struct order_sets {
 struct order_owed {
     uint64_t index;
     struct name name;
+    uint32_t by; /* as of its slot */
 };
 
 struct order_plants {
@@ -338,10 +340,11 @@ void judge_refuse(struct order *order, uint32_t slot, uint32_t verdict, uint64_t
 bool judge_fine(const struct order *order, uint32_t slot); /* its turn, and it would be admitted */
 bool judge_pending(const struct order *order);             /* something has landed and waits */
 
-/* receipts.c */
-void judge_answer(struct order *order, const struct ledger_receipt *receipt,
-                  const struct name *name);
-void judge_owe(struct order *order, const struct name *name); /* for the newest record */
+/* receipts.c. The action that tells it, NULL when there is nobody to tell; owes the newest record's
+ * receipt for this slot's gradient; tells those whose record all shards have logged. */
+struct order_action *judge_answer(struct order *order, const struct ledger_receipt *receipt,
+                                  const struct name *name);
+void judge_owe(struct order *order, const struct order_slot *slot);
 void judge_receipts(struct order *order);
 
 /* rounds.c: mode = sync */

@@ -53,8 +53,8 @@ void apply_logged(struct shard *shard, const struct record *record)
 {
     if (waits(record)) {
         KEEP(shard, shard->records_count);
-        records_of(shard)[(shard->records_first + shard->records_count++) % shard->records_max] =
-            *record;
+        const uint32_t next = shard->records_first + shard->records_count++;
+        record_copy(&records_of(shard)[next % shard->records_max], record);
     }
     if (record->kind == RECORD_ADMIT || record->kind == RECORD_REFUSE)
         pulls_judged(shard);

@@ -107,6 +107,7 @@ static void message_came(struct shard *shard, const struct message *message)
     case MESSAGE_WHOLE: whole_came(shard, message->whole.version); break;
     case MESSAGE_CLOSE: slot_close(shard, &message->close); break;
     case MESSAGE_ENTRY: entry_came(shard, &message->entry); break;
+    case MESSAGE_RECEIPT: receipt_came(shard, &message->receipt); break;
     default: break;
     }
 }
@@ -119,6 +120,12 @@ static void offer_came(struct shard *shard, const struct shard_event *event)
     case HEAD_HELLO:
         if (event->length == 0) {
             session_hello(shard, event);
+            return;
+        }
+        break;
+    case HEAD_DESCRIBE:
+        if (event->length == 0) {
+            describe_came(shard, event);
             return;
         }
         break;

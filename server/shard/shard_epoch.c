@@ -63,7 +63,7 @@ void epoch_logged(struct shard *shard, const struct record *record)
     struct record *kept = at_offset(shard, shard->at.kept);
     if (!places)
         return;
-    kept[record->index % places] = *record;
+    record_copy(&kept[record->index % places], record);
     digests_record(shard, &kept[record->index % places]);
 }
 

@@ -320,6 +320,10 @@ void pulls_retry(struct shard *shard);  /* after a new version, a WHOLE, or time
 void pulls_judged(struct shard *shard); /* a verdict was logged: looked at by the next TICK */
 int64_t pulls_next(const struct shard *shard);
 
+/* words.c */
+void describe_came(struct shard *shard, const struct shard_event *event);
+void receipt_came(struct shard *shard, const struct message_receipt *receipt);
+
 /* shard_sums.c */
 uint64_t sums_pieces(const struct model *model, const struct model_range *range);
 void sums_tell(struct shard *shard);

@@ -290,6 +290,7 @@ struct reference {
     X(tiny_rings, "jobs with a ring of 32 records")                                                \
     X(riding_pulls, "pulls that ride with a push")                                                 \
     X(coded, "jobs whose gradients are not float32")                                               \
+    X(riding_words, "descriptions by way of a shard")                                              \
     X(group_pushes, "gradients of two ranks")                                                      \
     X(group_ends, "groups that ended with one of their ranks, or anew")                            \
     X(parted_bases, "gradients whose ranks name two bases")                                        \

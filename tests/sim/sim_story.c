@@ -127,14 +127,15 @@ void story_heard(struct sim *sim, uint32_t by, uint32_t from, const struct messa
 void story_head(struct sim *sim, const struct sim_connection *connection,
                 const struct sim_body *body, bool heard)
 {
-    static const char *const words[] = {"?",     "HELLO", "WELCOME",    "DENY",
-                                        "CHUNK", "PULL",  "PARAMETERS", "GONE"};
+    static const char *const words[] = {"?",     "HELLO",    "WELCOME",    "DENY",
+                                        "CHUNK", "PULL",     "PARAMETERS", "GONE",
+                                        "PART",  "DESCRIBE", "RECEIPT"};
     if (!sim->story)
         return;
     const uint32_t ends[] = {actor_worker(connection->worker), actor_shard(connection->shard)};
     const char *from = story_actor(sim, ends[body->from]);
     const char *to = story_actor(sim, ends[1 - body->from]);
-    const char *what = words[body->head.kind <= HEAD_GONE ? body->head.kind : 0];
+    const char *what = words[body->head.kind <= HEAD_RECEIPT ? body->head.kind : 0];
     if (heard)
         sim_tell(sim, "%s hears %s: %s over data connection %u", to, from, what,
                  connection->number);

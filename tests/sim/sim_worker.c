@@ -54,6 +54,27 @@ static void send_chunk(struct sim *sim, uint32_t index, const struct session_act
     data_send(sim, &body);
 }
 
+/* Words that go by way of a member say the same as those over the control connection. */
+static void words(struct sim *sim, uint32_t index, const struct session_action *action)
+{
+    struct head_describe head;
+    memcpy(&head, &action->head, sizeof head);
+    const struct session *session = &sim->workers[index].session;
+    const struct message_describe describe = {.name = {.worker = session->worker,
+                                                       .incarnation = session->incarnation,
+                                                       .sequence = head.sequence},
+                                              .slot = head.slot,
+                                              .generation = head.generation,
+                                              .purpose = PURPOSE_GRADIENT,
+                                              .basis = head.basis,
+                                              .samples = head.samples,
+                                              .norm = head.norm,
+                                              .layout_hash = session->options.layout_hash,
+                                              .digest = head.digest};
+    sim->counts.riding_words++;
+    check_described(sim, index, &describe);
+}
+
 static void verdict(struct sim *sim, uint32_t index, const struct session_action *action)
 {
     struct sim_worker *worker = &sim->workers[index];
@@ -143,6 +164,10 @@ static void carry_out(struct sim *sim, uint32_t index, const struct session_acti
     case SESSION_CONNECT: data_connect(sim, index, action->member); break;
     case SESSION_HANGUP: data_break(sim, worker->connections[action->member]); break;
     case SESSION_HEAD:
+        if (action->head.kind == HEAD_DESCRIBE)
+            words(sim, index, action);
+        send_chunk(sim, index, action);
+        break;
     case SESSION_CHUNK: send_chunk(sim, index, action); break;
     case SESSION_TAKE: data_take(sim, action->offer, action->offset, action->token); break;
     case SESSION_REFUSE: data_refuse(sim, action->offer); break;

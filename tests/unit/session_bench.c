@@ -156,3 +156,15 @@ void bench_send_rest(uint32_t buffer, int64_t now_ns)
         while (session.pushes[buffer].in_flight[member])
             bench_sent(buffer, member, GRADWEIR_OK, now_ns);
 }
+
+struct head_describe bench_described(void)
+{
+    struct head_describe head = {.kind = 0};
+    for (uint32_t i = 0; i < actions.count && head.kind != HEAD_DESCRIBE; i++)
+        if (actions.items[i].kind == SESSION_HEAD && actions.items[i].head.kind == HEAD_DESCRIBE) {
+            cr_assert_eq(actions.items[i].member, 1);
+            memcpy(&head, &actions.items[i].head, sizeof head);
+        }
+    cr_assert_eq(head.kind, HEAD_DESCRIBE);
+    return head;
+}

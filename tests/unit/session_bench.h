@@ -25,6 +25,9 @@ const struct session_action *bench_nth(enum session_action_kind kind, uint32_t n
 const struct message *bench_said(uint32_t kind);
 void bench_hear(int64_t now_ns, const struct message *message);
 
+/* The last step's description by way of member 1, which is this worker's; it must be there. */
+struct head_describe bench_described(void);
+
 /* A worker whose control connection is up. */
 void bench_init(uint32_t outstanding);
 struct message bench_joined_message(uint64_t incarnation);

@@ -13,7 +13,9 @@ Test(session_push, asks_describes_and_sends_every_byte_once)
     cr_assert_eq(bench_said(MESSAGE_ASK)->ask.name.sequence, 1);
     cr_assert_eq(bench_count(SESSION_CHUNK), 0);
     bench_give_place(1, 9, 0);
-    cr_assert_eq(bench_said(MESSAGE_DESCRIBE)->describe.digest, 99);
+    cr_assert_eq(bench_described().digest, 99);
+    cr_assert_eq(bench_described().session, 11);
+    cr_assert_null(bench_said(MESSAGE_DESCRIBE));
     uint64_t next = 0;
     for (uint32_t i = 0; i < bench_count(SESSION_CHUNK); i++) {
         const struct session_action *chunk = bench_nth(SESSION_CHUNK, i);
@@ -60,9 +62,10 @@ Test(session_push, sends_an_empty_head_to_a_member_without_a_range)
     bench_open_member(1, 0);
     bench_push(0, PURPOSE_GRADIENT, 0);
     bench_give_place(1, 9, 0);
-    cr_assert_eq(bench_count(SESSION_HEAD), 1);
-    cr_assert_eq(bench_nth(SESSION_HEAD, 0)->member, 1);
-    cr_assert_eq(bench_nth(SESSION_HEAD, 0)->head.kind, HEAD_CHUNK);
+    cr_assert_eq(bench_count(SESSION_HEAD), 2);
+    cr_assert_eq(bench_nth(SESSION_HEAD, 0)->head.kind, HEAD_DESCRIBE);
+    cr_assert_eq(bench_nth(SESSION_HEAD, 1)->member, 1);
+    cr_assert_eq(bench_nth(SESSION_HEAD, 1)->head.kind, HEAD_CHUNK);
 }
 
 Test(session_push, tells_the_verdict_when_the_buffer_is_free_and_not_before)
@@ -172,7 +175,7 @@ Test(session_push, uses_the_place_that_came_with_a_receipt_without_asking)
     bench_hear(1, &message);
     bench_push(0, PURPOSE_GRADIENT, 2);
     cr_assert_null(bench_said(MESSAGE_ASK));
-    cr_assert_eq(bench_said(MESSAGE_DESCRIBE)->describe.generation, 12);
+    cr_assert_eq(bench_described().generation, 12);
     bench_give_place(2, 15, 3); /* that place had expired: here is another */
     cr_assert_eq(bench_said(MESSAGE_DESCRIBE)->describe.generation, 15);
 }
@@ -186,7 +189,7 @@ Test(session_push, queue_full_frees_the_number_and_who_comes_behind_moves_up)
     cr_assert_eq(bench_nth(SESSION_VERDICT, 0)->buffer, 0);
     cr_assert_eq(bench_said(MESSAGE_ASK)->ask.name.sequence, 1);
     bench_give_place(1, 9, 2);
-    cr_assert_eq(bench_said(MESSAGE_DESCRIBE)->describe.name.sequence, 1);
+    cr_assert_eq(bench_described().sequence, 1);
     bench_judge(1, VERDICT_QUEUE_FULL, 3); /* to an older ask: this push has its place */
     cr_assert_eq(bench_count(SESSION_VERDICT), 0);
 }
@@ -320,4 +323,57 @@ Test(session_push, a_member_that_comes_back_gets_again_what_is_made_so_far)
     bench_open_member(0, 20);
     cr_assert_eq(bench_count(SESSION_CHUNK), 2);
     cr_assert(chunk_head(0).offset == 0 && chunk_head(1).offset == 64 && chunk_head(1).flags == 0);
+}
+
+static void receipt_head(uint32_t session_number, uint32_t epoch)
+{
+    struct head_any any;
+    const struct head_receipt head = {.kind = HEAD_RECEIPT,
+                                      .next = 1,
+                                      .session = session_number,
+                                      .epoch = epoch,
+                                      .staleness = 2,
+                                      .sequence = 1,
+                                      .index = 7,
+                                      .version = 4,
+                                      .whole = 5,
+                                      .next_generation = 12,
+                                      .next_slot = 6,
+                                      .weight = 0.5F};
+    memcpy(&any, &head, sizeof any);
+    bench_step((struct session_event){.kind = SESSION_OFFERED, .member = 1, .head = &any});
+}
+
+Test(session_push, a_receipt_may_come_by_the_member_that_took_the_words)
+{
+    bench_come_in(1);
+    bench_push(0, PURPOSE_GRADIENT, 0);
+    bench_give_place(1, 9, 0);
+    bench_send_rest(0, 0);
+    receipt_head(12, 1); /* another session's */
+    cr_assert_eq(bench_count(SESSION_VERDICT), 0);
+    receipt_head(11, 2); /* another coordinator's */
+    cr_assert_eq(bench_count(SESSION_VERDICT), 0);
+    receipt_head(11, 1);
+    const struct message_receipt *receipt = &bench_nth(SESSION_VERDICT, 0)->message.receipt;
+    cr_assert(receipt->verdict == VERDICT_ADMITTED && receipt->index == 7);
+    cr_assert(receipt->version == 4 && receipt->staleness == 2);
+    cr_assert_float_eq(receipt->weight, 0.5, 0);
+    cr_assert_eq(session.newest, 5);
+    bench_push(0, PURPOSE_GRADIENT, 2);
+    cr_assert_null(bench_said(MESSAGE_ASK));
+    cr_assert_eq(bench_described().generation, 12);
+    cr_assert_eq(bench_described().slot, 6);
+}
+
+Test(session_push, a_member_that_is_lost_may_have_taken_the_words_along)
+{
+    bench_come_in(1);
+    bench_push(0, PURPOSE_GRADIENT, 0);
+    bench_give_place(1, 9, 0);
+    bench_send_rest(0, 0);
+    bench_step((struct session_event){.kind = SESSION_PEER_LOST, .member = 0});
+    cr_assert_null(bench_said(MESSAGE_DESCRIBE));
+    bench_step((struct session_event){.kind = SESSION_PEER_LOST, .member = 1});
+    cr_assert_eq(bench_said(MESSAGE_DESCRIBE)->describe.name.sequence, 1);
 }

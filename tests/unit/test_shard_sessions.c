@@ -118,3 +118,59 @@ Test(shard_sessions, there_are_no_more_sessions_than_places)
     rig_event(&rig, (struct shard_event){.kind = SHARD_PEER_LOST, .peer = 62});
     cr_assert_neq(rig_hello(&rig, 4, 64), 0);
 }
+
+Test(shard_sessions, words_go_to_the_coordinator_under_the_name_of_their_session)
+{
+    rig_join(&rig, 0, ROLE_WORKER);
+    struct head_describe head = {.kind = HEAD_DESCRIBE,
+                                 .session = rig_hello(&rig, 0, 50),
+                                 .epoch = 1,
+                                 .slot = 3,
+                                 .generation = 8,
+                                 .sequence = 2,
+                                 .basis = 5,
+                                 .digest = 77,
+                                 .samples = 9,
+                                 .norm = 1.5};
+    rig_head(&rig, 50, &head, 0);
+    const struct message *said = rig_sent(&rig, MESSAGE_DESCRIBE, 0);
+    cr_assert_not_null(said);
+    const struct message_describe *describe = &said->describe;
+    cr_assert(describe->name.worker == 0 && describe->name.incarnation == 1);
+    cr_assert(describe->name.sequence == 2 && describe->slot == 3 && describe->generation == 8);
+    cr_assert(describe->basis == 5 && describe->digest == 77 && describe->samples == 9);
+    cr_assert_eq(describe->layout_hash, rig.model->hash);
+    rig_head(&rig, 51, &head, 0); /* not its connection */
+    cr_assert_null(rig_sent(&rig, MESSAGE_DESCRIBE, 0));
+    head.epoch = 2;
+    rig_head(&rig, 50, &head, 0);
+    cr_assert_null(rig_sent(&rig, MESSAGE_DESCRIBE, 0));
+    head.epoch = 1;
+    head.slot = SLOTS_MAX;
+    rig_head(&rig, 50, &head, 0);
+    cr_assert_null(rig_sent(&rig, MESSAGE_DESCRIBE, 0));
+}
+
+Test(shard_sessions, a_receipt_goes_to_the_session_of_its_name_or_nowhere)
+{
+    rig_join(&rig, 0, ROLE_WORKER);
+    const uint32_t number = rig_hello(&rig, 0, 50);
+    struct message message = {.kind = MESSAGE_RECEIPT};
+    message.receipt = (struct message_receipt){.name = {.incarnation = 1, .sequence = 4},
+                                               .verdict = VERDICT_ADMITTED,
+                                               .index = 12,
+                                               .next_sequence = 5,
+                                               .next_slot = 2,
+                                               .next_generation = 30};
+    rig_say(&rig, &message);
+    const struct shard_action *reply = rig_reply(&rig, HEAD_RECEIPT, 0);
+    cr_assert_not_null(reply);
+    struct head_receipt head;
+    memcpy(&head, &reply->head, sizeof head);
+    cr_assert(reply->peer == 50 && head.session == number && head.sequence == 4);
+    cr_assert(head.index == 12 && head.next == 1 && head.next_slot == 2);
+    cr_assert_eq(head.next_generation, 30);
+    message.receipt.name.incarnation = 2;
+    rig_say(&rig, &message);
+    cr_assert_null(rig_reply(&rig, HEAD_RECEIPT, 0));
+}
