@@ -51,9 +51,8 @@ static gradweir_status take_tables(struct gradweir_client *client)
 {
     client->takes_max = 1024;
     client->takes = calloc(client->takes_max + 1, sizeof *client->takes);
-    client->waiting = calloc(HEADS_WAITING_MAX, sizeof *client->waiting);
     client->actions.items = calloc(SESSION_ACTIONS_MAX, sizeof *client->actions.items);
-    if (!client->takes || !client->waiting || !client->actions.items)
+    if (!client->takes || !client->actions.items)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a client's tables");
     for (uint32_t i = 0; i < client->takes_max; i++)
         client->takes[i].next_free = i + 1;
@@ -129,7 +128,7 @@ void gradweir_close(gradweir_client *client)
     model_free(client->model);
     free(client->tensors);
     free(client->takes);
-    free(client->waiting);
+    outbox_deinit(&client->outbox);
     free(client->actions.items);
     if (client->events_fd >= 0)
         close(client->events_fd);
@@ -186,7 +185,8 @@ static gradweir_status open_transport(struct gradweir_client *client)
     settings.peers_max = MEMBERS_MAX;
     if (strncmp(client->address, "127.", 4) != 0 && strncmp(client->address, "localhost", 9) != 0)
         settings.bind_address = "0.0.0.0:0";
-    return transport_open(&settings, &client->transport);
+    TRY(transport_open(&settings, &client->transport));
+    return client_outbox(client);
 }
 
 static gradweir_status start_session(struct gradweir_client *client)
@@ -262,6 +262,7 @@ static void unbind(struct gradweir_client *client)
 {
     transport_close(client->transport);
     client->transport = NULL;
+    outbox_deinit(&client->outbox);
     client_body_free(client);
     model_free(client->model);
     client->model = NULL;

@@ -160,7 +160,9 @@ void client_encode_push(struct gradweir_client *client, enum client_source sourc
     client_encode_begin(&encoding, client, source, what->buffer);
     if (client->parts) {
         encode_share(&encoding, what);
-        tell(client, SESSION_PUSH, what);
+        client_event(client, &(struct session_event){.kind = SESSION_PUSH,
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .push = *what});
         return;
     }
     while (client_encode_more(&encoding, chunk)) {
@@ -173,5 +175,6 @@ void client_encode_push(struct gradweir_client *client, enum client_source sourc
     what->filled = encoding.filled;
     what->norm = encoding.norm;
     what->digest = encoding.digest;
-    tell(client, kind, what);
+    client_event(client, &(struct session_event){
+                             .kind = kind, .now_ns = (int64_t)clock_now_ns(), .push = *what});
 }

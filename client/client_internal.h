@@ -21,6 +21,7 @@
 #include "common/model.h"
 #include "common/parts.h"
 #include "common/transport.h"
+#include "common/transport_outbox.h"
 
 #include <gradweir/gradweir.h>
 #include <pthread.h>
@@ -35,15 +36,6 @@ struct result {
     gradweir_ticket ticket;
     bool done, pull;
     gradweir_receipt receipt;
-};
-
-/* A head or chunk for which the transport had no room yet. */
-struct waiting {
-    uint32_t member;
-    struct head_any head;
-    const void *body;
-    uint64_t length, token;
-    uint32_t memory;
 };
 
 struct take {
@@ -77,8 +69,7 @@ struct gradweir_client {
     uint64_t peers[MEMBERS_MAX];    /* transport's number of each member; 0: none */
     uint32_t connects[MEMBERS_MAX]; /* tries since the last that met somebody */
     bool was_connected[MEMBERS_MAX];
-    struct waiting *waiting;
-    uint32_t waiting_count;
+    struct outbox outbox;
     struct take *takes;
     uint32_t takes_free, takes_max;
 
@@ -147,7 +138,9 @@ gradweir_status client_keys(struct gradweir_client *client, struct control_optio
 void client_connect(struct gradweir_client *client, uint32_t member);
 void client_connected(struct gradweir_client *client, uint32_t member);
 
-/* client_loop.c. All are called with the lock held. */
+/* client_loop.c. All are called with the lock held. The outbox is made once the transport is there;
+ * what goes into it leaves at the end of a turn. */
+gradweir_status client_outbox(struct gradweir_client *client);
 void client_event(struct gradweir_client *client, const struct session_event *event);
 bool client_turn(struct gradweir_client *client); /* false: nothing happened */
 void client_sleep(struct gradweir_client *client, uint64_t deadline_ns);
@@ -197,7 +190,7 @@ void client_send_layout(struct gradweir_client *client);
 /* Forgets what content came so far: the next one that is asked for is then told from it. */
 gradweir_status client_fresh_content(struct gradweir_client *client);
 
-/* client_wait.c */
+/* client_wait.c. What a push says leaves with the next turn, the caller's to make. */
 gradweir_status client_push(struct gradweir_client *client,
                             const struct session_push_request *wanted, gradweir_ticket *ticket);
 gradweir_status client_wait_ticket(struct gradweir_client *client, gradweir_ticket ticket,

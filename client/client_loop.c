@@ -14,21 +14,10 @@ static const uint64_t chunk_mark = UINT64_C(1)
 
 /* Out. */
 
-static gradweir_status try_send(struct gradweir_client *client, const struct waiting *item)
+static void not_sent(void *context, const struct outbox_item *item, gradweir_status status)
 {
-    if (client->peers[item->member] == 0)
-        return GRADWEIR_ERR_LOST;
-    return transport_send(client->transport, client->peers[item->member],
-                          &(struct transport_message){.head = &item->head,
-                                                      .head_length = HEAD_BYTES,
-                                                      .memory = item->memory,
-                                                      .body = item->body,
-                                                      .length = item->length,
-                                                      .token = item->token});
-}
-
-static void not_sent(struct gradweir_client *client, const struct waiting *item)
-{
+    struct gradweir_client *client = context;
+    (void)status; /* PEER_LOST says it too */
     if (item->token & chunk_mark)
         client_event(client, &(struct session_event){.kind = SESSION_SENT,
                                                      .now_ns = (int64_t)clock_now_ns(),
@@ -36,57 +25,33 @@ static void not_sent(struct gradweir_client *client, const struct waiting *item)
                                                      .status = GRADWEIR_ERR_LOST});
 }
 
-static bool has_elder(const struct gradweir_client *client, uint32_t member, uint32_t before)
+gradweir_status client_outbox(struct gradweir_client *client)
 {
-    for (uint32_t i = 0; i < before; i++)
-        if (client->waiting[i].member == member)
-            return true;
-    return false;
+    client->outbox =
+        (struct outbox){.transport = client->transport, .lost = not_sent, .context = client};
+    return outbox_init(&client->outbox, HEADS_WAITING_MAX);
 }
 
-static void send_head(struct gradweir_client *client, const struct waiting *item)
+static void send_head(struct gradweir_client *client, const struct session_action *action)
 {
-    const bool elder = has_elder(client, item->member, client->waiting_count);
-    const gradweir_status status = elder ? GRADWEIR_ERR_AGAIN : try_send(client, item);
-    if (status == GRADWEIR_ERR_AGAIN && client->waiting_count < HEADS_WAITING_MAX)
-        client->waiting[client->waiting_count++] = *item;
-    else if (status != GRADWEIR_OK)
-        not_sent(client, item);
-}
-
-static bool send_waiting(struct gradweir_client *client)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < client->waiting_count;) {
-        const struct waiting item = client->waiting[i];
-        const gradweir_status status =
-            has_elder(client, item.member, i) ? GRADWEIR_ERR_AGAIN : try_send(client, &item);
-        if (status == GRADWEIR_ERR_AGAIN) {
-            i++;
-            continue;
-        }
-        client->waiting_count--;
-        memmove(&client->waiting[i], &client->waiting[i + 1],
-                (client->waiting_count - i) * sizeof *client->waiting);
-        if (status != GRADWEIR_OK)
-            not_sent(client, &item);
-        any = true;
-    }
-    return any;
+    outbox_put(&client->outbox, &(struct outbox_item){.peer = client->peers[action->member],
+                                                      .heads = {action->head},
+                                                      .heads_count = 1});
 }
 
 static void send_chunk(struct gradweir_client *client, const struct session_action *action)
 {
-    struct waiting item = {.member = action->member,
-                           .body = client->buffers[action->buffer] + action->offset,
-                           .length = action->length,
-                           .token = action->token | chunk_mark,
-                           .memory = client->memories[action->buffer]};
+    struct outbox_item item = {.peer = client->peers[action->member],
+                               .heads_count = 1,
+                               .body = client->buffers[action->buffer] + action->offset,
+                               .length = action->length,
+                               .token = action->token | chunk_mark,
+                               .memory = client->memories[action->buffer]};
     struct head_chunk head;
     memcpy(&head, &action->head, sizeof head);
     head.crc = checksum_crc32c(0, item.body, action->length);
-    memcpy(&item.head, &head, sizeof head);
-    send_head(client, &item);
+    memcpy(&item.heads[0], &head, sizeof head);
+    outbox_put(&client->outbox, &item);
 }
 
 static void take(struct gradweir_client *client, const struct session_action *action)
@@ -123,7 +88,6 @@ static void joined(struct gradweir_client *client)
 
 static void carry_out(struct gradweir_client *client, const struct session_action *action)
 {
-    const struct waiting head = {.member = action->member, .head = action->head};
     switch (action->kind) {
     case SESSION_SEND: control_send(client->control, CONTROL_SERVER, &action->message); break;
     case SESSION_CONNECT: client_connect(client, action->member); break;
@@ -131,7 +95,7 @@ static void carry_out(struct gradweir_client *client, const struct session_actio
         if (client->peers[action->member])
             transport_hangup(client->transport, client->peers[action->member]);
         break;
-    case SESSION_HEAD: send_head(client, &head); break;
+    case SESSION_HEAD: send_head(client, action); break;
     case SESSION_CHUNK: send_chunk(client, action); break;
     case SESSION_TAKE: take(client, action); break;
     case SESSION_REFUSE: transport_refuse(client->transport, action->offer); break;
@@ -268,48 +232,70 @@ static void say_lost(struct gradweir_client *client, uint32_t member, const char
                     member, client->session.members[member].where.address, reason);
 }
 
+static void lost(struct gradweir_client *client, const struct transport_event *event,
+                 uint32_t member)
+{
+    say_lost(client, member, event->reason);
+    outbox_flush(&client->outbox); /* its tokens come back first */
+    client->peers[member] = 0;
+    client_event(client, &(struct session_event){.kind = SESSION_PEER_LOST,
+                                                 .now_ns = (int64_t)clock_now_ns(),
+                                                 .member = member});
+}
+
+static void connected(struct gradweir_client *client, uint32_t member)
+{
+    say_lane(client, member);
+    client_connected(client, member);
+    client_event(client, &(struct session_event){.kind = SESSION_CONNECTED,
+                                                 .now_ns = (int64_t)clock_now_ns(),
+                                                 .member = member});
+}
+
+static void offered(struct gradweir_client *client, const struct transport_event *event,
+                    uint32_t member)
+{
+    struct head_any head = {.kind = 0};
+    uint32_t bodied;
+    const uint32_t heads = outbox_heads(event, &bodied);
+    for (uint32_t i = 0; i < heads || i == 0; i++) {
+        if (heads)
+            memcpy(&head, event->head + i * HEAD_BYTES, HEAD_BYTES);
+        client_event(client, &(struct session_event){.kind = SESSION_OFFERED,
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .member = member,
+                                                     .head = &head,
+                                                     .offer = i == bodied ? event->offer : 0,
+                                                     .length = i == bodied ? event->length : 0});
+    }
+}
+
+static void chunk_sent(struct gradweir_client *client, const struct transport_event *event)
+{
+    if (event->token & chunk_mark)
+        client_event(client, &(struct session_event){.kind = SESSION_SENT,
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .token = event->token & ~chunk_mark,
+                                                     .status = event->status});
+}
+
 static void transport_told(struct gradweir_client *client, const struct transport_event *event)
 {
-    struct session_event told = {.now_ns = (int64_t)clock_now_ns(),
-                                 .member = member_of(client, event->peer),
-                                 .offer = event->offer,
-                                 .length = event->length,
-                                 .token = event->token & ~chunk_mark,
-                                 .status = event->status};
-    struct head_any head = {.kind = 0};
-    if (event->kind == TRANSPORT_LANDED) {
+    const uint32_t member = member_of(client, event->peer);
+    if (event->kind == TRANSPORT_LANDED)
         landed(client, event);
+    else if (event->kind == TRANSPORT_SENT)
+        chunk_sent(client, event);
+    else if (member == MEMBERS_MAX && event->kind == TRANSPORT_OFFERED && event->length)
+        transport_refuse(client->transport, event->offer);
+    else if (member == MEMBERS_MAX)
         return;
-    }
-    if (event->kind == TRANSPORT_SENT) {
-        told.kind = SESSION_SENT;
-        if (event->token & chunk_mark)
-            client_event(client, &told);
-        return;
-    }
-    if (told.member == MEMBERS_MAX) {
-        if (event->kind == TRANSPORT_OFFERED && event->length)
-            transport_refuse(client->transport, event->offer);
-        return;
-    }
-    if (event->kind == TRANSPORT_LOST) {
-        say_lost(client, told.member, event->reason);
-        client->peers[told.member] = 0;
-        send_waiting(client);
-        told.kind = SESSION_PEER_LOST;
-    } else if (event->kind == TRANSPORT_CONNECTED) {
-        say_lane(client, told.member);
-        client_connected(client, told.member);
-        told.kind = SESSION_CONNECTED;
-    } else if (event->kind == TRANSPORT_OFFERED) {
-        told.kind = SESSION_OFFERED;
-        if (event->head_length == HEAD_BYTES)
-            memcpy(&head, event->head, HEAD_BYTES);
-        told.head = &head;
-    } else {
-        return;
-    }
-    client_event(client, &told);
+    else if (event->kind == TRANSPORT_LOST)
+        lost(client, event, member);
+    else if (event->kind == TRANSPORT_CONNECTED)
+        connected(client, member);
+    else if (event->kind == TRANSPORT_OFFERED)
+        offered(client, event, member);
 }
 
 static bool turn_transport(struct gradweir_client *client)
@@ -318,7 +304,7 @@ static bool turn_transport(struct gradweir_client *client)
     const size_t count = transport_poll(client->transport, events, 32);
     for (size_t i = 0; i < count; i++)
         transport_told(client, &events[i]);
-    return (client->waiting_count && send_waiting(client)) || count;
+    return count > 0;
 }
 
 bool client_turn(struct gradweir_client *client)
@@ -329,6 +315,7 @@ bool client_turn(struct gradweir_client *client)
         const int64_t now_ns = (int64_t)clock_now_ns();
         if (now_ns >= session_next(&client->session))
             client_event(client, &(struct session_event){.kind = SESSION_TICK, .now_ns = now_ns});
+        outbox_flush(&client->outbox);
     }
     control_flush(client->control);
     return any;

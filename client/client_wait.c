@@ -171,6 +171,8 @@ static gradweir_status push_from(struct gradweir_client *client, uint64_t sample
     gradweir_ticket given;
     client_lock(client);
     const gradweir_status status = client_push(client, &wanted, &given);
+    if (status == GRADWEIR_OK)
+        client_turn(client);
     client_unlock(client);
     if (status == GRADWEIR_OK && ticket)
         *ticket = given;

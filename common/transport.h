@@ -37,7 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TRANSPORT_HEAD_MAX    64
+#define TRANSPORT_HEAD_MAX    256
 #define TRANSPORT_REASON_SIZE 160
 #define TRANSPORT_TEXT_SIZE   512
 

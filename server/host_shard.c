@@ -118,6 +118,8 @@ static gradweir_status turn(struct shard_loop *loop, bool *any)
         if (now >= shard_next(loop->shard))
             shard_loop_event(loop, &(struct shard_event){.kind = SHARD_TICK, .now_ns = now});
     }
+    if (loop->shard)
+        outbox_flush(&loop->outbox);
     control_flush(loop->control);
     return GRADWEIR_OK;
 }

@@ -8,23 +8,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void not_sent(void *context, const struct outbox_item *item, gradweir_status status);
+
 gradweir_status shard_loop_tables(struct shard_loop *loop)
 {
     const struct transport_settings *transport = &loop->host->options->transport;
     loop->actions.max = shard_actions_max(loop->shard);
     loop->takes_max = transport->peers_max * transport->offers_max;
-    loop->replies_max = transport->peers_max * 64;
+    const uint32_t replies_max = transport->peers_max * 64;
     loop->jobs_max = loop->member.slots + 8;
     loop->actions.items = calloc(loop->actions.max, sizeof *loop->actions.items);
     loop->takes = calloc(loop->takes_max + 1, sizeof *loop->takes);
-    loop->replies = calloc(loop->replies_max, sizeof *loop->replies);
+    loop->outbox = (struct outbox){.transport = loop->transport, .lost = not_sent, .context = loop};
     loop->jobs = calloc(loop->jobs_max, sizeof *loop->jobs);
     loop->scan_sums = calloc(loop->member.count / MODEL_BLOCK_MIN + 2, sizeof *loop->scan_sums);
     loop->peers_max = transport->peers_max;
-    loop->deferred_max = loop->takes_max + loop->replies_max;
+    loop->deferred_max = loop->takes_max + replies_max;
     loop->deferred = calloc(loop->deferred_max, sizeof *loop->deferred);
-    if (!loop->deferred || !loop->actions.items || !loop->takes || !loop->replies || !loop->jobs ||
-        !loop->scan_sums)
+    if (!loop->deferred || !loop->actions.items || !loop->takes || !loop->jobs ||
+        !loop->scan_sums || outbox_init(&loop->outbox, replies_max) != GRADWEIR_OK)
         return fail(GRADWEIR_ERR_NO_MEMORY, "shard %u: no memory for its tables",
                     loop->member.shard);
     for (uint32_t i = 0; i < loop->takes_max; i++)
@@ -37,7 +39,7 @@ void shard_loop_tables_free(struct shard_loop *loop)
     free(loop->actions.items);
     free(loop->deferred);
     free(loop->takes);
-    free(loop->replies);
+    outbox_deinit(&loop->outbox);
     free(loop->jobs);
     free(loop->scan_sums);
 }
@@ -84,24 +86,6 @@ static void landed(struct shard_loop *loop, const struct transport_event *event)
 
 /* Bodies out of the arena. */
 
-static gradweir_status send_reply(struct shard_loop *loop, struct shard_reply *reply)
-{
-    const void *body = shard_address(loop->shard, reply->offset);
-    if (reply->head.kind == HEAD_PARAMETERS) {
-        struct head_parameters head;
-        memcpy(&head, &reply->head, sizeof head);
-        head.crc = checksum_crc32c(0, body, reply->length);
-        memcpy(&reply->head, &head, sizeof head);
-    }
-    return transport_send(loop->transport, reply->peer,
-                          &(struct transport_message){.head = &reply->head,
-                                                      .head_length = HEAD_BYTES,
-                                                      .memory = loop->arena_memory,
-                                                      .body = reply->length ? body : NULL,
-                                                      .length = reply->length,
-                                                      .token = reply->token});
-}
-
 static void sent(struct shard_loop *loop, uint64_t token, gradweir_status status)
 {
     if (token == 0)
@@ -112,46 +96,31 @@ static void sent(struct shard_loop *loop, uint64_t token, gradweir_status status
                                                  .status = status});
 }
 
-/* Tries once; what finds no room waits behind its elders. */
-static void reply_now(struct shard_loop *loop, struct shard_reply *reply)
+/* A peer for which so much waits does not read. */
+static void not_sent(void *context, const struct outbox_item *item, gradweir_status status)
 {
-    bool elder = false;
-    for (uint32_t i = 0; i < loop->replies_count && !elder; i++)
-        elder = loop->replies[i].peer == reply->peer;
-    gradweir_status status = elder ? GRADWEIR_ERR_AGAIN : send_reply(loop, reply);
-    if (status == GRADWEIR_ERR_AGAIN && loop->replies_count < loop->replies_max) {
-        loop->replies[loop->replies_count++] = *reply;
-        return;
-    }
+    struct shard_loop *loop = context;
     if (status == GRADWEIR_ERR_AGAIN)
-        transport_hangup(loop->transport, reply->peer);
-    if (status != GRADWEIR_OK)
-        sent(loop, reply->token, status);
+        transport_hangup(loop->transport, item->peer);
+    sent(loop, item->token, status);
 }
 
-/* Waiting replies whose peer has room again. The core may add others meanwhile: they go to the end.
- */
-static bool retry_replies(struct shard_loop *loop)
+static void reply(struct shard_loop *loop, const struct shard_action *action)
 {
-    bool any = false;
-    for (uint32_t i = 0; i < loop->replies_count;) {
-        struct shard_reply reply = loop->replies[i];
-        bool elder = false;
-        for (uint32_t k = 0; k < i && !elder; k++)
-            elder = loop->replies[k].peer == reply.peer;
-        const gradweir_status status = elder ? GRADWEIR_ERR_AGAIN : send_reply(loop, &reply);
-        if (status == GRADWEIR_ERR_AGAIN) {
-            i++;
-            continue;
-        }
-        loop->replies_count--;
-        memmove(&loop->replies[i], &loop->replies[i + 1],
-                (loop->replies_count - i) * sizeof *loop->replies);
-        if (status != GRADWEIR_OK)
-            sent(loop, reply.token, status);
-        any = true;
+    struct outbox_item item = {.peer = action->peer,
+                               .heads = {action->head},
+                               .heads_count = 1,
+                               .memory = loop->arena_memory,
+                               .body = shard_address(loop->shard, action->offset),
+                               .length = action->length,
+                               .token = action->token};
+    if (action->head.kind == HEAD_PARAMETERS) {
+        struct head_parameters head;
+        memcpy(&head, &action->head, sizeof head);
+        head.crc = checksum_crc32c(0, item.body, item.length);
+        memcpy(&item.heads[0], &head, sizeof head);
     }
-    return any;
+    outbox_put(&loop->outbox, &item);
 }
 
 /* Device jobs. */
@@ -251,14 +220,18 @@ bool shard_loop_device(struct shard_loop *loop)
 static void offered(struct shard_loop *loop, const struct transport_event *event)
 {
     struct head_any head = {.kind = 0};
-    if (event->head_length == HEAD_BYTES)
-        memcpy(&head, event->head, HEAD_BYTES);
-    shard_loop_event(loop, &(struct shard_event){.kind = SHARD_OFFERED,
-                                                 .now_ns = (int64_t)clock_now_ns(),
-                                                 .peer = event->peer,
-                                                 .head = &head,
-                                                 .offer = event->offer,
-                                                 .length = event->length});
+    uint32_t bodied;
+    const uint32_t heads = outbox_heads(event, &bodied);
+    for (uint32_t i = 0; i < heads || i == 0; i++) {
+        if (heads)
+            memcpy(&head, event->head + i * HEAD_BYTES, HEAD_BYTES);
+        shard_loop_event(loop, &(struct shard_event){.kind = SHARD_OFFERED,
+                                                     .now_ns = (int64_t)clock_now_ns(),
+                                                     .peer = event->peer,
+                                                     .head = &head,
+                                                     .offer = i == bodied ? event->offer : 0,
+                                                     .length = i == bodied ? event->length : 0});
+    }
 }
 
 static void transport_told(struct shard_loop *loop, const struct transport_event *event)
@@ -291,8 +264,7 @@ bool shard_loop_transport(struct shard_loop *loop)
             shard_loop_peer(loop, events[i].peer, true);
         else if (events[i].kind == TRANSPORT_OFFERED)
             transport_hangup(loop->transport, events[i].peer); /* too early: it will come again */
-    const bool retried = loop->replies_count && retry_replies(loop);
-    return count || retried;
+    return count > 0;
 }
 
 static void send_message(struct shard_loop *loop, struct message *message)
@@ -323,14 +295,9 @@ static void send_content(struct shard_loop *loop, const struct shard_action *act
 
 static void carry_out(struct shard_loop *loop, struct shard_action *action)
 {
-    struct shard_reply reply = {.peer = action->peer,
-                                .token = action->token,
-                                .offset = action->offset,
-                                .length = action->length,
-                                .head = action->head};
     switch (action->kind) {
     case SHARD_SEND: send_message(loop, &action->message); break;
-    case SHARD_REPLY: reply_now(loop, &reply); break;
+    case SHARD_REPLY: reply(loop, action); break;
     case SHARD_TAKE: take(loop, action); break;
     case SHARD_REFUSE: transport_refuse(loop->transport, action->offer); break;
     case SHARD_HANGUP: transport_hangup(loop->transport, action->peer); break;

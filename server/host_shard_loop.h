@@ -2,6 +2,7 @@
 #ifndef GRADWEIR_SERVER_HOST_SHARD_LOOP_H
 #define GRADWEIR_SERVER_HOST_SHARD_LOOP_H
 
+#include "common/transport_outbox.h"
 #include "common/wire.h"
 #include "server/host_listen.h"
 #include "server/host_shard.h"
@@ -13,12 +14,6 @@ enum { SHARD_EVENTS_MAX = 64, SHARD_WAYS_MAX = 4 };
 struct shard_take {
     uint64_t token, offset, length;
     uint32_t next_free;
-};
-
-/* A reply that the transport had no room for. */
-struct shard_reply {
-    uint64_t peer, token, offset, length;
-    struct head_any head;
 };
 
 /* A device job that was given, or waits to be. Jobs come back in the order given. */
@@ -68,8 +63,7 @@ struct shard_loop {
     bool stepping;
     struct shard_take *takes;
     uint32_t takes_free, takes_max;
-    struct shard_reply *replies; /* waiting, oldest first */
-    uint32_t replies_count, replies_max;
+    struct outbox outbox; /* replies of this turn, and those that found no room */
     struct shard_peer *peers;
     uint32_t peers_max;
     bool posix, tcp, other; /* what any peer uses now or used */
