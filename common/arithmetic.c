@@ -180,6 +180,18 @@ uint32_t arithmetic_measure_blocks(const struct arithmetic *arithmetic, enum ari
     return largest;
 }
 
+void arithmetic_running_end(const struct arithmetic_running *running,
+                            struct arithmetic_measure *out)
+{
+    double lanes[ARITHMETIC_LANES];
+    memcpy(lanes, running->lanes, sizeof lanes);
+    for (size_t width = ARITHMETIC_LANES / 2; width > 0; width /= 2)
+        for (size_t j = 0; j < width; j++)
+            lanes[j] += lanes[j + width];
+    *out =
+        (struct arithmetic_measure){.largest_bits = running->largest_bits, .sum_squares = lanes[0]};
+}
+
 float arithmetic_largest(uint32_t largest_bits)
 {
     return element_float(largest_bits);

@@ -27,6 +27,7 @@
 #define ARITHMETIC_ENTRIES_MAX 256   /* gradients in one average */
 #define ARITHMETIC_GROUPS_MAX  16    /* parameter groups of a model */
 #define ARITHMETIC_STATES_MAX  3     /* arrays of optimizer state per parameter */
+#define ARITHMETIC_LANES       16    /* partial sums of a measure */
 #define ARITHMETIC_COMPENSATED_MIN                                                                 \
     64 /* averages over at least this many gradients carry a Kahan term */
 
@@ -129,11 +130,19 @@ struct arithmetic_work {
     const struct arithmetic_range *ranges; /* sorted; they cover the shard without gap or overlap */
     size_t ranges_n;
     const float *ratios; /* LAMB's APPLY: trust ratio per tensor; else NULL */
+    bool streams; /* store parameters_next past the caches: it is large, and nobody reads it soon */
 };
 
 struct arithmetic_measure {
     uint32_t largest_bits; /* of the largest magnitude; bits of Inf or NaN when there is one */
     double sum_squares;    /* NaN or Inf when an element is */
+};
+
+/* A measure under way: of one block (or less), whose pieces come one after the other. Begins as
+ * zeros. */
+struct arithmetic_running {
+    double lanes[ARITHMETIC_LANES];
+    uint32_t largest_bits;
 };
 
 /* One set of loops. All sets give the same bits; no member is optional. */
@@ -160,6 +169,11 @@ struct arithmetic {
      * arithmetic_measure_blocks. */
     void (*measure)(enum arithmetic_codec codec, const void *data, size_t n,
                     struct arithmetic_measure *out);
+
+    /* The same piece by piece, with the same bits: each piece but the last has a multiple of
+     * ARITHMETIC_LANES (int8: CODEC_BLOCK) elements. arithmetic_running_end tells the result. */
+    void (*measure_on)(enum arithmetic_codec codec, const void *data, size_t n,
+                       struct arithmetic_running *running);
 
     /* out[i - begin] = scale × Σ_k weight_k × gradient_k[i], terms rounded and added in log order;
      * with a Kahan term from ARITHMETIC_COMPENSATED_MIN entries on. */
@@ -223,6 +237,9 @@ float arithmetic_trust_ratio(double sum_theta, double sum_update, double weight_
  * arithmetic_blocks(n) blocks. Returns the bits of the largest magnitude. */
 uint32_t arithmetic_measure_blocks(const struct arithmetic *arithmetic, enum arithmetic_codec codec,
                                    const void *data, size_t n, double *sums);
+
+void arithmetic_running_end(const struct arithmetic_running *running,
+                            struct arithmetic_measure *out);
 
 size_t arithmetic_blocks(uint64_t n);
 

@@ -3,8 +3,9 @@
  * compiler vectorises them; since no loop carries a value from one element to the next but by
  * written lanes, the width changes no bit.
  *
- * Work goes through chunks that stay in the first cache, several short passes each: short loops
- * vectorise everywhere, and the passes cost nothing beside memory. */
+ * What is summed or widened goes through chunks that stay in the first cache. What a step does to
+ * an element is one loop (arithmetic_optimizers.h): several short passes over a chunk cost more
+ * than the memory does. */
 #ifndef GRADWEIR_COMMON_ARITHMETIC_LOOPS_H
 #define GRADWEIR_COMMON_ARITHMETIC_LOOPS_H
 
@@ -12,8 +13,7 @@
 #include "common/codec.h"
 #include "common/status.h"
 
-#define CHUNK 1024 /* elements; a multiple of LANES */
-#define LANES 16   /* partial sums in double: part of the definition of every norm */
+#define CHUNK 2048 /* elements; a multiple of ARITHMETIC_LANES */
 
 /* Arrays may be the same (in place) but never shifted against each other, so no iteration reads
  * what another wrote. */
@@ -48,13 +48,13 @@ static const float *as_f32(enum arithmetic_codec codec, const void *data, size_t
     return room;
 }
 
-static void squares_add(double lanes[LANES], const float *x, size_t n)
+static void squares_add(double lanes[ARITHMETIC_LANES], const float *x, size_t n)
 {
-    double sum[LANES];
+    double sum[ARITHMETIC_LANES];
     memcpy(sum, lanes, sizeof sum);
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++) {
+    for (; i + ARITHMETIC_LANES <= n; i += ARITHMETIC_LANES)
+        for (size_t j = 0; j < ARITHMETIC_LANES; j++) {
             const double value = (double)x[i + j];
             sum[j] += value * value;
         }
@@ -65,28 +65,25 @@ static void squares_add(double lanes[LANES], const float *x, size_t n)
     memcpy(lanes, sum, sizeof sum);
 }
 
-static double lanes_sum(double lanes[LANES])
+static void measure_on(enum arithmetic_codec codec, const void *data, size_t n,
+                       struct arithmetic_running *running)
 {
-    for (size_t width = LANES / 2; width > 0; width /= 2)
-        for (size_t j = 0; j < width; j++)
-            lanes[j] += lanes[j + width];
-    return lanes[0];
+    float room[CHUNK];
+    for (size_t i = 0; i < n; i += CHUNK) {
+        const size_t some = n - i < CHUNK ? n - i : CHUNK;
+        const float *x = as_f32(codec, data, i, some, room);
+        squares_add(running->lanes, x, some);
+        running->largest_bits = largest_of(x, some, running->largest_bits);
+    }
 }
 
 static void measure(enum arithmetic_codec codec, const void *data, size_t n,
                     struct arithmetic_measure *out)
 {
     ASSERT(n <= ARITHMETIC_BLOCK);
-    float room[CHUNK];
-    double lanes[LANES] = {0};
-    uint32_t largest = 0;
-    for (size_t i = 0; i < n; i += CHUNK) {
-        const size_t some = n - i < CHUNK ? n - i : CHUNK;
-        const float *x = as_f32(codec, data, i, some, room);
-        squares_add(lanes, x, some);
-        largest = largest_of(x, some, largest);
-    }
-    *out = (struct arithmetic_measure){.largest_bits = largest, .sum_squares = lanes_sum(lanes)};
+    struct arithmetic_running running = {.largest_bits = 0};
+    measure_on(codec, data, n, &running);
+    arithmetic_running_end(&running, out);
 }
 
 /* sum += weight × x, with what the sum owes when owed is there. */
@@ -106,30 +103,86 @@ static void add_term(float weight, const float *x, size_t n, float *sum, float *
     }
 }
 
-static void average_chunk(const struct arithmetic_plan *plan,
-                          const struct arithmetic_sources *sources, size_t at, size_t n, float *sum)
+#define TOGETHER 8 /* sources added in one pass: more streams than that no prefetcher follows */
+
+/* The same, eight terms of each sum one after the other: the sum stays in registers meanwhile. */
+static void add_terms(const struct arithmetic_entry *entries, const float *const x[TOGETHER],
+                      size_t n, float *sum, float *owed)
 {
-    float room[CHUNK], owed[CHUNK];
-    const bool compensated = plan->entries_n >= ARITHMETIC_COMPENSATED_MIN;
-    memset(sum, 0, n * sizeof *sum);
-    memset(owed, 0, n * sizeof *owed);
-    for (uint32_t k = 0; k < plan->entries_n; k++) {
-        const struct arithmetic_entry *entry = &plan->entries[k];
-        const void *slot =
-            (const unsigned char *)sources->base + entry->slot * sources->stride_bytes;
-        const float *x = as_f32(sources->codec, slot, at, n, room);
-        add_term(entry->weight, x, n, sum, compensated ? owed : NULL);
+    const float *a = x[0], *b = x[1], *c = x[2], *d = x[3], *e = x[4], *f = x[5], *g = x[6],
+                *h = x[7];
+    float w[TOGETHER];
+    for (size_t k = 0; k < TOGETHER; k++)
+        w[k] = entries[k].weight;
+    const float wa = w[0], wb = w[1], wc = w[2], wd = w[3], we = w[4], wf = w[5], wg = w[6],
+                wh = w[7];
+    if (owed == NULL) {
+        INDEPENDENT
+        for (size_t i = 0; i < n; i++)
+            sum[i] =
+                (((((((sum[i] + wa * a[i]) + wb * b[i]) + wc * c[i]) + wd * d[i]) + we * e[i]) +
+                  wf * f[i]) +
+                 wg * g[i]) +
+                wh * h[i];
+        return;
     }
     INDEPENDENT
-    for (size_t i = 0; i < n; i++)
-        sum[i] = sum[i] * plan->scale;
+    for (size_t i = 0; i < n; i++) {
+        struct element_sum s = element_kahan(sum[i], owed[i], wa * a[i]);
+        s = element_kahan(s.sum, s.owed, wb * b[i]);
+        s = element_kahan(s.sum, s.owed, wc * c[i]);
+        s = element_kahan(s.sum, s.owed, wd * d[i]);
+        s = element_kahan(s.sum, s.owed, we * e[i]);
+        s = element_kahan(s.sum, s.owed, wf * f[i]);
+        s = element_kahan(s.sum, s.owed, wg * g[i]);
+        s = element_kahan(s.sum, s.owed, wh * h[i]);
+        sum[i] = s.sum;
+        owed[i] = s.owed;
+    }
+}
+
+/* Up to a chunk of what entry k names, from element `at` on, as float32. */
+static const float *source_of(const struct arithmetic_plan *plan,
+                              const struct arithmetic_sources *sources, uint32_t k, size_t at,
+                              size_t n, float *room)
+{
+    const void *slot =
+        (const unsigned char *)sources->base + plan->entries[k].slot * sources->stride_bytes;
+    return as_f32(sources->codec, slot, at, n, room);
+}
+
+/* sum[i] = Σ_k weight_k × gradient_k[at + i], terms in log order, not scaled yet. */
+static void sum_chunk(const struct arithmetic_plan *plan, const struct arithmetic_sources *sources,
+                      size_t at, size_t n, float *sum)
+{
+    float room[CHUNK], room_owed[CHUNK];
+    float *owed = plan->entries_n >= ARITHMETIC_COMPENSATED_MIN ? room_owed : NULL;
+    const uint32_t together = sources->codec == ARITHMETIC_F32 ? TOGETHER : UINT32_MAX;
+    uint32_t k = 0;
+    memset(sum, 0, n * sizeof *sum);
+    if (owed != NULL)
+        memset(owed, 0, n * sizeof *owed);
+    for (; plan->entries_n - k >= together; k += together) {
+        const float *x[TOGETHER];
+        for (uint32_t j = 0; j < TOGETHER; j++)
+            x[j] = source_of(plan, sources, k + j, at, n, room);
+        add_terms(&plan->entries[k], x, n, sum, owed);
+    }
+    for (; k < plan->entries_n; k++)
+        add_term(plan->entries[k].weight, source_of(plan, sources, k, at, n, room), n, sum, owed);
 }
 
 static void average(const struct arithmetic_plan *plan, const struct arithmetic_sources *sources,
                     size_t begin, size_t end, float *out)
 {
-    for (size_t i = begin; i < end; i += CHUNK)
-        average_chunk(plan, sources, i, end - i < CHUNK ? end - i : CHUNK, out + (i - begin));
+    for (size_t at = begin; at < end; at += CHUNK) {
+        const size_t n = end - at < CHUNK ? end - at : CHUNK;
+        float *sum = out + (at - begin);
+        sum_chunk(plan, sources, at, n, sum);
+        INDEPENDENT
+        for (size_t i = 0; i < n; i++)
+            sum[i] = sum[i] * plan->scale;
+    }
 }
 
 #endif

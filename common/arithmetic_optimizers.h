@@ -1,15 +1,24 @@
-/* The loops of a step: eight optimizers over one chunk at a time, and the table that makes loops a
- * set. Included like arithmetic_loops.h, by the file that names the set. */
+/* The loops of a step: eight optimizers, one loop each, over one chunk at a time, and the table
+ * that makes loops a set. Included like arithmetic_loops.h, by the file that names the set.
+ *
+ * Each array is read once and written once, with everything between in registers: that is what a
+ * step costs. So the one gradient of a window without others is read where it landed, its weight
+ * applied on the way; a longer window is summed into the chunk g first, which stays in the first
+ * cache. */
 #ifndef GRADWEIR_COMMON_ARITHMETIC_OPTIMIZERS_H
 #define GRADWEIR_COMMON_ARITHMETIC_OPTIMIZERS_H
 
 #include "common/arithmetic_loops.h"
+#include "common/arithmetic_stream.h"
 
-/* One chunk of a step within one range: pointers to its first element. g is the gradient, ours to
- * overwrite. */
+/* Called with constants, so that each combination is a loop of its own without a choice in it. */
+#define LOOP static inline __attribute__((always_inline)) void
+
+/* One chunk of a step within one range: pointers to its first element. */
 struct span {
     size_t n;
-    float *g;
+    const float *x; /* the average, not scaled; or the one gradient that there is, not weighted */
+    bool weighted;  /* x is to be weighted */
     const float *theta;
     float *theta_next;
     const float *state[ARITHMETIC_STATES_MAX];
@@ -18,113 +27,147 @@ struct span {
     const struct arithmetic_group *group;
 };
 
-static void plus(float *x, float factor, const float *y, size_t n)
+/* What becomes of x before an optimizer sees it. */
+struct numbers {
+    float weight, scale, decay;
+};
+
+static struct numbers numbers_of(const struct span *s)
 {
-    INDEPENDENT
-    for (size_t i = 0; i < n; i++)
-        x[i] = element_plus(x[i], factor, y[i]);
+    return (struct numbers){.weight = s->plan->entries[0].weight,
+                            .scale = s->plan->scale,
+                            .decay = s->group->weight_decay};
 }
 
-static void blend(const struct span *s, size_t k, float keep, float rest)
+/* A sum begins with 0, also one of a single term: -0 becomes 0. */
+static inline __attribute__((always_inline)) float
+gradient_at(bool weighted, bool decays, struct numbers c, float x, float theta)
 {
-    const float *state = s->state[k], *g = s->g;
-    float *next = s->next[k];
-    INDEPENDENT
-    for (size_t i = 0; i < s->n; i++)
-        next[i] = element_blend(state[i], keep, g[i], rest);
+    const float g = (weighted ? 0.0f + c.weight * x : x) * c.scale;
+    return decays ? element_plus(g, c.decay, theta) : g;
 }
 
-static void blend_square(const struct span *s, size_t k)
+LOOP loop_sgd(const struct span *s, bool weighted)
 {
-    const float *state = s->state[k], *g = s->g, keep = s->group->beta2,
-                rest = s->group->beta2_rest;
-    float *next = s->next[k];
-    INDEPENDENT
-    for (size_t i = 0; i < s->n; i++)
-        next[i] = element_blend_square(state[i], keep, g[i], rest);
-}
-
-static void descend(const struct span *s, float rate, const float *direction)
-{
-    const float *theta = s->theta, keep = s->group->keep;
-    float *next = s->theta_next;
+    const struct numbers c = numbers_of(s);
+    const float keep = s->group->keep, rate = s->group->rate;
+    const float *x = s->x, *theta = s->theta;
+    float *theta_next = s->theta_next;
     INDEPENDENT
     for (size_t i = 0; i < s->n; i++)
-        next[i] = element_descend(theta[i] * keep, rate, direction[i]);
+        theta_next[i] =
+            element_descend(theta[i] * keep, rate, gradient_at(weighted, true, c, x[i], theta[i]));
 }
 
-static void step_momentum(const struct span *s)
+LOOP loop_momentum(const struct span *s, bool weighted, bool nesterov)
 {
-    const bool first = s->plan->first;
-    blend(s, 0, first ? 0.0f : s->group->beta1, first ? 1.0f : s->group->beta1_rest);
-    if (s->plan->algorithm == ARITHMETIC_MOMENTUM) {
-        descend(s, s->group->rate, s->next[0]);
-        return;
+    const struct numbers c = numbers_of(s);
+    const float keep = s->group->keep, rate = s->group->rate, ahead = s->group->beta1;
+    const float blend = s->plan->first ? 0.0f : s->group->beta1;
+    const float rest = s->plan->first ? 1.0f : s->group->beta1_rest;
+    const float *x = s->x, *theta = s->theta, *m = s->state[0];
+    float *theta_next = s->theta_next, *m_next = s->next[0];
+    INDEPENDENT
+    for (size_t i = 0; i < s->n; i++) {
+        const float g = gradient_at(weighted, true, c, x[i], theta[i]);
+        const float buffer = element_blend(m[i], blend, g, rest);
+        m_next[i] = buffer;
+        theta_next[i] = element_descend(theta[i] * keep, rate,
+                                        nesterov ? element_plus(g, ahead, buffer) : buffer);
     }
-    plus(s->g, s->group->beta1, s->next[0], s->n);
-    descend(s, s->group->rate, s->g);
 }
 
-static void step_rmsprop(const struct span *s)
+LOOP loop_rmsprop(const struct span *s, bool weighted, bool centered, bool momentum)
 {
-    float square[CHUNK], *g = s->g;
-    const float epsilon = s->plan->epsilon;
-    blend_square(s, 0);
-    memcpy(square, s->next[0], s->n * sizeof *square);
-    if (s->plan->centered) {
-        blend(s, 1, s->group->beta2, s->group->beta2_rest);
-        const float *mean = s->next[1];
-        INDEPENDENT
-        for (size_t i = 0; i < s->n; i++)
-            square[i] = element_variance(square[i], mean[i]);
-    }
+    const struct numbers c = numbers_of(s);
+    const size_t at = centered ? 2 : 1;
+    const float keep = s->group->keep, rate = s->group->rate, epsilon = s->plan->epsilon;
+    const float beta1 = s->group->beta1, beta2 = s->group->beta2, rest2 = s->group->beta2_rest;
+    const float *x = s->x, *theta = s->theta, *square = s->state[0], *mean = s->state[1],
+                *buffer = momentum ? s->state[at] : NULL;
+    float *theta_next = s->theta_next, *square_next = s->next[0], *mean_next = s->next[1],
+          *buffer_next = momentum ? s->next[at] : NULL;
     INDEPENDENT
-    for (size_t i = 0; i < s->n; i++)
-        g[i] = element_rmsprop(g[i], square[i], epsilon);
-    if (s->plan->momentum) {
-        blend(s, s->plan->centered ? 2 : 1, s->group->beta1, 1.0f);
-        g = s->next[s->plan->centered ? 2 : 1];
+    for (size_t i = 0; i < s->n; i++) {
+        const float g = gradient_at(weighted, true, c, x[i], theta[i]);
+        const float v = element_blend_square(square[i], beta2, g, rest2);
+        const float mu = centered ? element_blend(mean[i], beta2, g, rest2) : 0.0f;
+        float u = element_rmsprop(g, centered ? element_variance(v, mu) : v, epsilon);
+        square_next[i] = v;
+        if (centered)
+            mean_next[i] = mu;
+        if (momentum) {
+            u = element_blend(buffer[i], beta1, u, 1.0f);
+            buffer_next[i] = u;
+        }
+        theta_next[i] = element_descend(theta[i] * keep, rate, u);
     }
-    descend(s, s->group->rate, g);
 }
 
-static void step_moments(const struct span *s)
+LOOP loop_adam(const struct span *s, bool weighted, bool decays, bool largest)
 {
-    blend(s, 0, s->group->beta1, s->group->beta1_rest);
-    blend_square(s, 1);
-}
-
-static void step_adam(const struct span *s)
-{
-    const float root = s->group->bias2_root, epsilon = s->plan->epsilon;
-    const float *m = s->next[0], *v = s->next[1];
-    step_moments(s);
-    if (s->plan->algorithm == ARITHMETIC_AMSGRAD) {
-        const float *before = s->state[2];
-        float *largest = s->next[2];
-        INDEPENDENT
-        for (size_t i = 0; i < s->n; i++)
-            largest[i] = element_larger(before[i], v[i]);
-        v = largest;
-    }
-    float *g = s->g;
+    const struct numbers c = numbers_of(s);
+    const float keep = s->group->keep, rate = s->group->rate_bias1, epsilon = s->plan->epsilon;
+    const float beta1 = s->group->beta1, rest1 = s->group->beta1_rest;
+    const float beta2 = s->group->beta2, rest2 = s->group->beta2_rest;
+    const float root = s->group->bias2_root;
+    const float *x = s->x, *theta = s->theta, *m = s->state[0], *v = s->state[1],
+                *most = s->state[2];
+    float *theta_next = s->theta_next, *m_next = s->next[0], *v_next = s->next[1],
+          *most_next = s->next[2];
     INDEPENDENT
-    for (size_t i = 0; i < s->n; i++)
-        g[i] = element_adam(m[i], v[i], root, epsilon);
-    descend(s, s->group->rate_bias1, g);
+    for (size_t i = 0; i < s->n; i++) {
+        const float g = gradient_at(weighted, decays, c, x[i], theta[i]);
+        const float mean = element_blend(m[i], beta1, g, rest1);
+        float square = element_blend_square(v[i], beta2, g, rest2);
+        m_next[i] = mean;
+        v_next[i] = square;
+        if (largest) {
+            square = element_larger(most[i], square);
+            most_next[i] = square;
+        }
+        theta_next[i] =
+            element_descend(theta[i] * keep, rate, element_adam(mean, square, root, epsilon));
+    }
 }
 
-/* g becomes LAMB's update, from moments that are finished: m / bias1 / (sqrt(v) / root + eps) +
- * decay × theta. */
-static void lamb_update(const struct span *s)
+/* LAMB's first phase. */
+LOOP loop_moments(const struct span *s, bool weighted)
+{
+    const struct numbers c = numbers_of(s);
+    const float beta1 = s->group->beta1, rest1 = s->group->beta1_rest;
+    const float beta2 = s->group->beta2, rest2 = s->group->beta2_rest;
+    const float *x = s->x, *m = s->state[0], *v = s->state[1];
+    float *m_next = s->next[0], *v_next = s->next[1];
+    INDEPENDENT
+    for (size_t i = 0; i < s->n; i++) {
+        const float g = gradient_at(weighted, false, c, x[i], 0.0f);
+        m_next[i] = element_blend(m[i], beta1, g, rest1);
+        v_next[i] = element_blend_square(v[i], beta2, g, rest2);
+    }
+}
+
+/* LAMB's update from moments that are finished: m / bias1 / (sqrt(v) / root + eps) + decay ×
+ * theta. */
+static void lamb_update(const struct span *s, float *update)
 {
     const float bias1 = s->group->bias1, root = s->group->bias2_root, epsilon = s->plan->epsilon;
-    const float *m = s->next[0], *v = s->next[1];
-    float *g = s->g;
+    const float decay = s->group->weight_decay;
+    const float *m = s->next[0], *v = s->next[1], *theta = s->theta;
     INDEPENDENT
     for (size_t i = 0; i < s->n; i++)
-        g[i] = element_adam(m[i] / bias1, v[i], root, epsilon);
-    plus(g, s->group->weight_decay, s->theta, s->n);
+        update[i] = element_plus(element_adam(m[i] / bias1, v[i], root, epsilon), decay, theta[i]);
+}
+
+/* LAMB's second phase; x is the update. */
+static void lamb_apply(const struct span *s, float rate)
+{
+    const float keep = s->group->keep;
+    const float *x = s->x, *theta = s->theta;
+    float *theta_next = s->theta_next;
+    INDEPENDENT
+    for (size_t i = 0; i < s->n; i++)
+        theta_next[i] = element_descend(theta[i] * keep, rate, x[i]);
 }
 
 /* A frozen group: what this phase would have written stays as it was. */
@@ -137,19 +180,29 @@ static void carry(const struct span *s)
             memmove(s->next[k], s->state[k], s->n * sizeof *s->state[k]);
 }
 
-static void gradient(const struct span *s, const struct arithmetic_work *work, size_t at)
+LOOP loop_of(const struct span *s, bool weighted)
 {
-    if (work->average == NULL) {
-        average_chunk(s->plan, &work->sources, at, s->n, s->g);
-    } else {
-        const float *average_at = work->average + at, scale = s->plan->scale;
-        float *g = s->g;
-        INDEPENDENT
-        for (size_t i = 0; i < s->n; i++)
-            g[i] = average_at[i] * scale;
+    const bool centered = s->plan->centered, momentum = s->plan->momentum;
+    switch (s->plan->algorithm) {
+    case ARITHMETIC_SGD: loop_sgd(s, weighted); return;
+    case ARITHMETIC_MOMENTUM: loop_momentum(s, weighted, false); return;
+    case ARITHMETIC_NESTEROV: loop_momentum(s, weighted, true); return;
+    case ARITHMETIC_RMSPROP:
+        if (centered && momentum)
+            loop_rmsprop(s, weighted, true, true);
+        else if (centered)
+            loop_rmsprop(s, weighted, true, false);
+        else if (momentum)
+            loop_rmsprop(s, weighted, false, true);
+        else
+            loop_rmsprop(s, weighted, false, false);
+        return;
+    case ARITHMETIC_ADAM: loop_adam(s, weighted, true, false); return;
+    case ARITHMETIC_AMSGRAD: loop_adam(s, weighted, true, true); return;
+    case ARITHMETIC_ADAMW: loop_adam(s, weighted, false, false); return;
+    case ARITHMETIC_LAMB: loop_moments(s, weighted); return;
     }
-    if (s->plan->algorithm != ARITHMETIC_ADAMW && s->plan->algorithm != ARITHMETIC_LAMB)
-        plus(s->g, s->group->weight_decay, s->theta, s->n);
+    ASSERT(!"an algorithm");
 }
 
 static struct span span_at(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
@@ -167,26 +220,27 @@ static struct span span_at(const struct arithmetic_plan *plan, const struct arit
     return s;
 }
 
-static void step_chunk(const struct span *s, const struct arithmetic_work *work,
-                       const struct arithmetic_range *range, size_t at)
+/* g is room for what cannot be read where it lies. */
+static void step_chunk(struct span *s, const struct arithmetic_work *work,
+                       const struct arithmetic_range *range, size_t at, float *g)
 {
+    s->x = g;
     if (s->plan->phase == ARITHMETIC_APPLY) {
-        lamb_update(s);
-        descend(s, s->group->rate * work->ratios[range->tensor], s->g);
+        lamb_update(s, g);
+        lamb_apply(s, s->group->rate * work->ratios[range->tensor]);
         return;
     }
-    gradient(s, work, at);
-    switch (s->plan->algorithm) {
-    case ARITHMETIC_SGD: descend(s, s->group->rate, s->g); return;
-    case ARITHMETIC_MOMENTUM:
-    case ARITHMETIC_NESTEROV: step_momentum(s); return;
-    case ARITHMETIC_RMSPROP: step_rmsprop(s); return;
-    case ARITHMETIC_ADAM:
-    case ARITHMETIC_AMSGRAD:
-    case ARITHMETIC_ADAMW: step_adam(s); return;
-    case ARITHMETIC_LAMB: step_moments(s); return;
-    }
-    ASSERT(!"an algorithm");
+    s->weighted = work->average == NULL && s->plan->entries_n == 1;
+    if (work->average != NULL)
+        s->x = work->average + at;
+    else if (s->weighted)
+        s->x = source_of(s->plan, &work->sources, 0, at, s->n, g);
+    else
+        sum_chunk(s->plan, &work->sources, at, s->n, g);
+    if (s->weighted)
+        loop_of(s, true);
+    else
+        loop_of(s, false);
 }
 
 static void step(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
@@ -194,7 +248,8 @@ static void step(const struct arithmetic_plan *plan, const struct arithmetic_wor
 {
     ASSERT((plan->algorithm == ARITHMETIC_LAMB) == (plan->phase != ARITHMETIC_WHOLE));
     arithmetic_assert_environment();
-    float g[CHUNK];
+    _Alignas(64) float g[CHUNK], theta_next[CHUNK];
+    const bool streams = work->streams && plan->phase != ARITHMETIC_MOMENTS;
     size_t at = begin;
     for (size_t r = arithmetic_range_at(work, begin); at < end; r++) {
         ASSERT(r < work->ranges_n && work->ranges[r].begin <= at);
@@ -203,28 +258,34 @@ static void step(const struct arithmetic_plan *plan, const struct arithmetic_wor
         for (; at < stop; at += stop - at < CHUNK ? stop - at : CHUNK) {
             struct span s = span_at(plan, work, range, at);
             s.n = stop - at < CHUNK ? stop - at : CHUNK;
-            s.g = g;
+            if (streams)
+                s.theta_next = theta_next;
             if (s.group->frozen)
                 carry(&s);
             else
-                step_chunk(&s, work, range, at);
+                step_chunk(&s, work, range, at, g);
+            if (streams)
+                stream(work->parameters_next + at, theta_next, s.n);
         }
     }
+    if (streams)
+        stream_end();
 }
 
 static double lamb_sum(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
                        const struct arithmetic_range *piece)
 {
-    float g[CHUNK];
-    double lanes[LANES] = {0};
+    float update[CHUNK];
+    struct arithmetic_running running = {.largest_bits = 0};
+    struct arithmetic_measure measured;
     for (size_t at = piece->begin; at < piece->end; at += CHUNK) {
         struct span s = span_at(plan, work, piece, at);
         s.n = piece->end - at < CHUNK ? (size_t)piece->end - at : CHUNK;
-        s.g = g;
-        lamb_update(&s);
-        squares_add(lanes, g, s.n);
+        lamb_update(&s, update);
+        squares_add(running.lanes, update, s.n);
     }
-    return lanes_sum(lanes);
+    arithmetic_running_end(&running, &measured);
+    return measured.sum_squares;
 }
 
 const struct arithmetic ARITHMETIC_SET = {
@@ -234,6 +295,7 @@ const struct arithmetic ARITHMETIC_SET = {
     .encode_rest = encode_rest,
     .decode_add = decode_add,
     .measure = measure,
+    .measure_on = measure_on,
     .average = average,
     .step = step,
     .lamb_sum = lamb_sum,

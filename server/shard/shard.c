@@ -1,4 +1,5 @@
 /* The shard's step function: hands each event to the file that knows it. */
+#include "server/shard/digests.h"
 #include "server/shard/shard_internal.h"
 
 #include <stdarg.h>
@@ -226,6 +227,10 @@ const struct arithmetic_plan *shard_plan(struct shard *shard)
     return &shard->step.plan;
 }
 
+/* Parameters of that many elements have left the caches before anybody reads them; but digests are
+ * taken at once. */
+#define STREAM_ELEMENTS ((uint64_t)8 << 20)
+
 void shard_work(struct shard *shard, struct arithmetic_work *work)
 {
     const struct stepping *step = &shard->step;
@@ -240,7 +245,8 @@ void shard_work(struct shard *shard, struct arithmetic_work *work)
         .parameters = at_offset(shard, parameter_offset(shard, step->from)),
         .parameters_next = at_offset(shard, parameter_offset(shard, step->to)),
         .ranges = at_offset(shard, shard->at.pieces),
-        .ranges_n = shard->pieces_count};
+        .ranges_n = shard->pieces_count,
+        .streams = shard->elements >= STREAM_ELEMENTS && !digests_kept_up(shard)};
     for (uint32_t i = 0; i < shard->states_count; i++) {
         work->state_next[i] = at_offset(shard, shard->at.states + i * shard->state_stride);
         work->state[i] = work->state_next[i];

@@ -159,6 +159,22 @@ Test(arithmetic_bits, a_step_has_the_same_bits_on_every_set_and_in_every_tiling)
         }
 }
 
+Test(arithmetic_bits, stores_past_the_caches_have_the_same_bits)
+{
+    for (int a = ARITHMETIC_SGD; a <= ARITHMETIC_LAMB; a++) {
+        const uint64_t expected =
+            outcome_of(&arithmetic_scalar, (enum arithmetic_algorithm)a, 3, ARITHMETIC_F32, N);
+        for (size_t k = 0; arithmetic_at(k) != NULL; k++) {
+            struct shard s;
+            shard_open(&s, (enum arithmetic_algorithm)a, 3, ARITHMETIC_F32);
+            s.work.streams = true;
+            cr_expect_eq(outcome(arithmetic_at(k), &s, 0), expected, "algorithm %d, %s", a,
+                         arithmetic_at(k)->name);
+            shard_close(&s);
+        }
+    }
+}
+
 Test(arithmetic_bits, every_compiler_and_level_meets_one_hash)
 {
     uint64_t all = 0;

@@ -1,0 +1,22 @@
+/* What is asked of floats that have just landed, in one pass while they are in the cache: is the
+ * checksum right, are they finite, how large are they. */
+#ifndef GRADWEIR_COMMON_LANDED_H
+#define GRADWEIR_COMMON_LANDED_H
+
+#include "common/arithmetic.h"
+
+/* The CRC32C of n elements, continued from seed (0 starts), and their measure, continued in
+ * running: landed_sum(a, ...) then landed_sum(b, ...) are the sums of a and b in a row. A running
+ * measure is that of one block: pieces in order, each but the block's last a multiple of
+ * ARITHMETIC_LANES (int8: CODEC_BLOCK) elements; arithmetic_running_end tells it. running NULL: the
+ * checksum alone. */
+uint32_t landed_sum(const struct arithmetic *arithmetic, enum arithmetic_codec codec,
+                    const void *data, size_t n, uint32_t seed, struct arithmetic_running *running);
+
+/* The same over whole blocks and a last one that may be short, from a block's begin on:
+ * sums[b] is block b's sum of squares, for arithmetic_blocks(n) blocks; *largest_bits is raised to
+ * the largest magnitude. */
+uint32_t landed_blocks(const struct arithmetic *arithmetic, enum arithmetic_codec codec,
+                       const void *data, size_t n, double *sums, uint32_t *largest_bits);
+
+#endif

@@ -1,0 +1,81 @@
+/* Checksum and measure in one pass: the same numbers as one after the other, however it is cut. */
+#include "common/landed.h"
+
+#include "common/checksum.h"
+#include "common/codec.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 2 * ARITHMETIC_BLOCK + 1237 };
+
+static float *floats(void)
+{
+    float *made = malloc(N * sizeof *made);
+    cr_assert(made != NULL);
+    uint32_t draw = 12345;
+    for (size_t i = 0; i < N; i++) {
+        draw = draw * 1664525u + 1013904223u;
+        made[i] = ((float)(draw >> 8) - 8388608.0f) * 1e-5f;
+    }
+    return made;
+}
+
+Test(landed, sums_of_pieces_in_a_row_are_those_of_the_whole)
+{
+    static const size_t pieces[] = {16, 1008, 1024, 4096, ARITHMETIC_BLOCK};
+    float *x = floats();
+    for (size_t k = 0; arithmetic_at(k) != NULL; k++)
+        for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
+            const size_t n = ARITHMETIC_BLOCK - 77;
+            struct arithmetic_running running = {.largest_bits = 0};
+            struct arithmetic_measure whole, sum;
+            uint32_t crc = 0;
+            for (size_t i = 0; i < n; i += pieces[p])
+                crc = landed_sum(arithmetic_at(k), ARITHMETIC_F32, x + i,
+                                 n - i < pieces[p] ? n - i : pieces[p], crc, &running);
+            arithmetic_running_end(&running, &sum);
+            arithmetic_scalar.measure(ARITHMETIC_F32, x, n, &whole);
+            cr_expect_eq(crc, checksum_crc32c(0, x, n * sizeof *x));
+            cr_expect_eq(sum.largest_bits, whole.largest_bits);
+            cr_expect_eq(sum.sum_squares, whole.sum_squares, "%s, pieces of %zu",
+                         arithmetic_at(k)->name, pieces[p]);
+        }
+    free(x);
+}
+
+Test(landed, blocks_have_the_sums_of_a_scan_in_every_codec)
+{
+    const struct arithmetic *set = arithmetic_choose(NULL);
+    for (int codec = ARITHMETIC_F32; codec <= ARITHMETIC_INT8; codec++) {
+        float *x = floats(), *from = floats();
+        double expected[3], sums[3];
+        uint32_t largest = 0;
+        set->encode((enum arithmetic_codec)codec, 1, from, N, x);
+        const size_t bytes = codec_bytes((enum arithmetic_codec)codec, N);
+        const uint32_t expected_largest =
+            arithmetic_measure_blocks(set, (enum arithmetic_codec)codec, x, N, expected);
+        cr_expect_eq(landed_blocks(set, (enum arithmetic_codec)codec, x, N, sums, &largest),
+                     checksum_crc32c(0, x, bytes));
+        cr_expect_eq(largest, expected_largest);
+        cr_expect_eq(memcmp(sums, expected, sizeof sums), 0);
+        free(x);
+        free(from);
+    }
+}
+
+Test(landed, what_is_not_finite_is_seen_wherever_it_is)
+{
+    float *x = floats();
+    for (size_t i = 0; i < N; i += 9973) {
+        double sums[3];
+        uint32_t largest = 0;
+        const float kept = x[i];
+        x[i] = element_float(0xff800000u);
+        (void)landed_blocks(arithmetic_choose(NULL), ARITHMETIC_F32, x, N, sums, &largest);
+        cr_expect(!arithmetic_finite(largest), "element %zu", i);
+        x[i] = kept;
+    }
+    free(x);
+}
