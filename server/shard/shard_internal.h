@@ -36,7 +36,7 @@ struct slot {
     struct name name;
     uint64_t peer; /* who sends it */
     uint64_t digest, basis, received;
-    uint64_t measured;     /* bytes of these that were measured when they landed: landing.c */
+    uint64_t measured;     /* bytes of these that were measured when they landed: measure.c */
     uint32_t largest_bits; /* of these */
     bool first;  /* float32 in a job of another codec: it lies in the place of first parameters */
     bool sealed; /* the digest is known */
@@ -294,7 +294,7 @@ uint64_t slot_place(const struct shard *shard, uint32_t slot);       /* where it
 bool slots_first(const struct shard *shard); /* first parameters land, or wait */
 bool slot_says_first(const struct shard *shard, const struct head_chunk *head);
 
-/* landing.c */
+/* measure.c */
 void landing_count(struct slot *slot, const struct shard_event *event);
 bool landing_measured(const struct shard *shard, uint32_t slot); /* all of it, and finite */
 double landing_sum(struct shard *shard, uint32_t slot);          /* of squares, when measured */
