@@ -1,5 +1,5 @@
 /* Opening, binding, offering, closing. */
-#include "client/client_internal.h"
+#include "client/client_feedback.h"
 
 #include "common/clock.h"
 #include "common/random.h"
@@ -246,9 +246,7 @@ static gradweir_status bind_all(struct gradweir_client *client, const gradweir_t
     TRY(count ? client_model_build(client, tensors, count) : fetch_model(client, deadline_ns));
     TRY(start_session(client));
     TRY(explain_mismatch(client, client_wait_until(client, is_in, 0, deadline_ns)));
-    if (client->session.codec != ARITHMETIC_F32)
-        return fail(GRADWEIR_ERR_UNSUPPORTED, "gradient_dtype %s: not known here",
-                    codec_name(client->session.codec));
+    TRY(client_feedback_take(client));
     if (client->options.progress == GRADWEIR_PROGRESS_THREAD) {
         if (pthread_create(&client->helper, NULL, help, client) != 0)
             return fail(GRADWEIR_ERR_IO, "no helper thread");

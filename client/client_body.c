@@ -1,5 +1,5 @@
 /* Bound tensors into a body and back. A body is all parameters in order, then all MOMENTS. */
-#include "client/client_internal.h"
+#include "client/client_feedback.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,12 +66,26 @@ gradweir_status client_body_take(struct gradweir_client *client)
     return GRADWEIR_OK;
 }
 
+gradweir_status client_body_spare(const struct gradweir_client *client, uint8_t **spare)
+{
+    *spare = take_buffer(client);
+    return *spare ? GRADWEIR_OK
+                  : fail(GRADWEIR_ERR_NO_MEMORY, "no memory for one more body of %llu bytes",
+                         (unsigned long long)client->body_bytes);
+}
+
+void client_body_spare_free(const struct gradweir_client *client, uint8_t **spare)
+{
+    free_buffer(client, spare);
+}
+
 void client_body_free(struct gradweir_client *client)
 {
     for (uint32_t i = 0; i < OUTSTANDING_MAX; i++)
         free_buffer(client, &client->buffers[i]);
     free_buffer(client, &client->received);
     free_buffer(client, &client->gathered);
+    client_feedback_free(client);
     free(client->digests);
     client->digests = NULL;
 }
@@ -105,11 +119,11 @@ gradweir_status client_body_has_gradients(const struct gradweir_client *client)
     return GRADWEIR_OK;
 }
 
-void client_body_share(struct gradweir_client *client, uint32_t buffer)
+void client_body_share(struct gradweir_client *client, uint8_t *body)
 {
     for (size_t i = 0; i < client->tensors_count; i++) {
         size_t bytes;
-        uint8_t *to = place(client, client->buffers[buffer], i, &bytes);
+        uint8_t *to = place(client, body, i, &bytes);
         const struct part *part = client_part(client, i);
         if (part && client->tensors[i].gradient)
             client_part_spread(part, &client->model->tensors[i], client->tensors[i].gradient,

@@ -3,10 +3,11 @@
  * what is made so far before it makes more.
  *
  * Here, and only here, a block of floats becomes the bytes that travel. */
-#include "client/client_encode.h"
+#include "client/client_feedback.h"
 
 #include "common/checksum.h"
 #include "common/clock.h"
+#include "common/codec.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,7 +15,11 @@
 void client_encode_begin(struct client_encoding *encoding, struct gradweir_client *client,
                          enum client_source source, uint32_t buffer)
 {
-    *encoding = (struct client_encoding){.client = client, .source = source, .buffer = buffer};
+    const uint32_t purpose = source == CLIENT_PARAMETERS ? PURPOSE_FIRST : PURPOSE_GRADIENT;
+    *encoding = (struct client_encoding){.client = client,
+                                         .source = source,
+                                         .codec = session_codec(&client->session, purpose),
+                                         .buffer = buffer};
 }
 
 /* Of the tensor's elements: what the caller has bound, or NULL (a frozen group's gradient). */
@@ -46,31 +51,66 @@ static void gather_bound(struct client_encoding *encoding, uint64_t first, uint6
     }
 }
 
-/* The mean of what was accumulated, which begins anew. */
-static void gather_accumulated(struct client_encoding *encoding, uint64_t first, uint64_t n,
+/* The mean of what was accumulated. */
+static void gather_accumulated(const struct client_encoding *encoding, uint64_t first, uint64_t n,
                                float *to)
 {
-    struct gradweir_client *client = encoding->client;
-    float *sum = (float *)(void *)client->gathered + first;
+    const struct gradweir_client *client = encoding->client;
+    const float *sum = (const float *)(const void *)client->gathered + first;
     const float total = (float)client->gathered_samples;
     for (uint64_t i = 0; i < n; i++)
         to[i] = sum[i] / total;
-    memset(sum, 0, (size_t)n * sizeof *sum);
+}
+
+static void gather(struct client_encoding *encoding, uint64_t first, uint64_t n, float *to)
+{
+    if (encoding->source == CLIENT_ACCUMULATED)
+        gather_accumulated(encoding, first, n, to);
+    else
+        gather_bound(encoding, first, n, to);
+}
+
+const float *client_encode_source(struct client_encoding *encoding, uint64_t first, uint64_t n)
+{
+    const struct gradweir_client *client = encoding->client;
+    const struct model_tensor *tensor = client->model->by_offset[encoding->tensor];
+    const uint64_t end = tensor->offset + tensor->elements;
+    const float *from = memory_of(encoding, tensor);
+    if (encoding->source != CLIENT_ACCUMULATED && from && first + n <= end) {
+        encoding->tensor += first + n == end;
+        return from + (first - tensor->offset);
+    }
+    gather(encoding, first, n, client->block);
+    return client->block;
+}
+
+/* checksum_blocks, of elements in any codec. */
+static void hash_blocks(const struct client_encoding *encoding, uint64_t first, uint64_t n,
+                        const uint8_t *bytes)
+{
+    const uint64_t block = encoding->client->model->block;
+    for (uint64_t at = 0; at < n; at += block) {
+        const uint64_t some = n - at < block ? n - at : block;
+        encoding->client->digests[(first + at) / block] =
+            checksum_hash64(0, bytes + codec_bytes(encoding->codec, at),
+                            (size_t)codec_bytes(encoding->codec, some));
+    }
 }
 
 static void encode_block(struct client_encoding *encoding, uint64_t first, uint64_t n)
 {
     struct gradweir_client *client = encoding->client;
-    const struct model *model = client->model;
-    float *to = (float *)(void *)client->buffers[encoding->buffer] + first;
+    uint8_t *to = client->buffers[encoding->buffer] + codec_bytes(encoding->codec, first);
     struct arithmetic_measure measured;
-    if (encoding->source == CLIENT_ACCUMULATED)
-        gather_accumulated(encoding, first, n, to);
-    else
-        gather_bound(encoding, first, n, to);
-    client->arithmetic->measure(ARITHMETIC_F32, to, (size_t)n, &measured);
+    if (encoding->codec == ARITHMETIC_F32) {
+        gather(encoding, first, n, (float *)(void *)to);
+        client->arithmetic->measure(ARITHMETIC_F32, to, (size_t)n, &measured);
+    } else {
+        client_feedback_encode(encoding, client_encode_source(encoding, first, n), first, n,
+                               &measured);
+    }
     encoding->sum_squares += measured.sum_squares;
-    checksum_blocks(to, n, sizeof *to, model->block, client->digests + first / model->block);
+    hash_blocks(encoding, first, n, to);
 }
 
 static void encode_moments(struct client_encoding *encoding)
@@ -79,10 +119,9 @@ static void encode_moments(struct client_encoding *encoding)
     const struct model *model = client->model;
     const size_t floats = (size_t)model->elements * sizeof(float);
     const size_t bytes = (size_t)model->moments * sizeof(struct moments);
-    uint8_t *to = client->buffers[encoding->buffer] + floats;
+    uint8_t *to = client->buffers[encoding->buffer] + codec_bytes(encoding->codec, model->elements);
     if (encoding->source == CLIENT_ACCUMULATED) {
         memcpy(to, client->gathered + floats, bytes);
-        memset(client->gathered + floats, 0, bytes);
         return;
     }
     for (uint32_t i = 0; i < model->tensors_count; i++) {
@@ -99,20 +138,33 @@ static void encode_moments(struct client_encoding *encoding)
     }
 }
 
+/* What error feedback owes is settled before accumulated gradients go. */
+static void settle(struct client_encoding *encoding)
+{
+    struct gradweir_client *client = encoding->client;
+    if (encoding->refused)
+        client_feedback_undo(encoding);
+    client->returns[encoding->buffer] = encoding->owed > 0 && !encoding->refused;
+    if (encoding->source == CLIENT_ACCUMULATED)
+        memset(client->gathered, 0, (size_t)client->body_bytes);
+}
+
 /* Norm and digest of the whole. */
 static void finish(struct client_encoding *encoding)
 {
     struct gradweir_client *client = encoding->client;
     const struct model *model = client->model;
+    const uint64_t elements = codec_bytes(encoding->codec, model->elements);
+    const size_t tail = (size_t)model->moments * sizeof(struct moments);
     const size_t blocks = (size_t)((model->elements + model->block - 1) / model->block);
     encode_moments(encoding);
     encoding->norm = sqrt(encoding->sum_squares);
     encoding->digest = checksum_combine(client->digests, blocks);
     if (model->moments)
-        encoding->digest = checksum_hash64(
-            encoding->digest, client->buffers[encoding->buffer] + model->elements * sizeof(float),
-            (size_t)model->moments * sizeof(struct moments));
-    encoding->filled = client->body_bytes;
+        encoding->digest =
+            checksum_hash64(encoding->digest, client->buffers[encoding->buffer] + elements, tail);
+    encoding->filled = elements + tail;
+    settle(encoding);
 }
 
 bool client_encode_more(struct client_encoding *encoding, uint64_t bytes)
@@ -124,7 +176,7 @@ bool client_encode_more(struct client_encoding *encoding, uint64_t bytes)
         const uint64_t n = rest < ARITHMETIC_BLOCK ? rest : ARITHMETIC_BLOCK;
         encode_block(encoding, encoding->at, n);
         encoding->at += n;
-        encoding->filled += n * sizeof(float);
+        encoding->filled += codec_bytes(encoding->codec, n);
     }
     if (encoding->at < elements)
         return true;
@@ -132,15 +184,34 @@ bool client_encode_more(struct client_encoding *encoding, uint64_t bytes)
     return false;
 }
 
+static void encode_runs(struct client_encoding *encoding)
+{
+    const struct gradweir_client *client = encoding->client;
+    const float *from = (const float *)(const void *)client->staged;
+    struct arithmetic_measure measured;
+    uint64_t begin, end;
+    for (uint64_t at = 0;
+         parts_run(client->parts, client->model, at, ARITHMETIC_BLOCK, &begin, &end); at = end) {
+        end = end - begin < ARITHMETIC_BLOCK ? end : begin + ARITHMETIC_BLOCK;
+        client_feedback_encode(encoding, from + begin, begin, end - begin, &measured);
+    }
+}
+
 /* Of a rank's share only its runs are written, measured and sent. */
 static void encode_share(struct client_encoding *encoding, struct session_push_request *what)
 {
     struct gradweir_client *client = encoding->client;
+    const bool coded = encoding->codec != ARITHMETIC_F32;
+    uint8_t *body = coded ? client->staged : client->buffers[encoding->buffer];
     if (encoding->source == CLIENT_GRADIENT)
-        client_body_share(client, encoding->buffer);
+        client_body_share(client, body);
     else
-        client_encode_more(encoding, UINT64_MAX - encoding->filled);
-    client_part_measure(client, encoding->buffer, &what->norm, &what->digest);
+        gather(encoding, 0, client->model->elements, (float *)(void *)body);
+    if (coded)
+        encode_runs(encoding);
+    encode_moments(encoding);
+    settle(encoding);
+    client_part_measure(encoding, &what->norm, &what->digest);
 }
 
 static void tell(struct gradweir_client *client, enum session_event_kind kind,
@@ -154,10 +225,10 @@ static void tell(struct gradweir_client *client, enum session_event_kind kind,
 void client_encode_push(struct gradweir_client *client, enum client_source source,
                         struct session_push_request *what)
 {
-    const uint64_t chunk = client->session.chunk_bytes;
     struct client_encoding encoding;
     enum session_event_kind kind = SESSION_PUSH;
     client_encode_begin(&encoding, client, source, what->buffer);
+    const uint64_t chunk = codec_chunk(encoding.codec, client->session.chunk_bytes);
     if (client->parts) {
         encode_share(&encoding, what);
         client_event(client, &(struct session_event){.kind = SESSION_PUSH,

@@ -9,10 +9,13 @@ enum client_source { CLIENT_GRADIENT, CLIENT_PARAMETERS, CLIENT_ACCUMULATED };
 struct client_encoding {
     struct gradweir_client *client;
     enum client_source source;
+    enum arithmetic_codec codec;
     uint32_t buffer;
     uint64_t at;     /* elements that are in */
     uint32_t tensor; /* of model->by_offset: where the next block begins */
     double sum_squares;
+    uint64_t owed;   /* error feedback: elements before this one have taken their rest along */
+    bool refused;    /* it is not finite, or too large, and will not be admitted */
     uint64_t filled; /* bytes of the send buffer that will not change any more */
     double norm;     /* of the whole, and its digest: once all is in */
     uint64_t digest;
@@ -22,9 +25,16 @@ struct client_encoding {
 void client_encode_begin(struct client_encoding *encoding, struct gradweir_client *client,
                          enum client_source source, uint32_t buffer);
 
+/* Norm and digest of a rank's share, which is in: client_parts.c. */
+void client_part_measure(const struct client_encoding *encoding, double *norm, uint64_t *digest);
+
 /* Goes on for at least `bytes` more of the send buffer (whole blocks), or to the end. False: all is
  * in, MOMENTS too, with norm and digest. */
 bool client_encode_more(struct client_encoding *encoding, uint64_t bytes);
+
+/* Elements [first, first + n) as float32, at most a block: where the caller has them, or gathered
+ * in client->block. Blocks are asked for in order (encoding->tensor 0 begins anew). */
+const float *client_encode_source(struct client_encoding *encoding, uint64_t first, uint64_t n);
 
 /* Makes the body of a push (buffer, purpose, basis, samples are filled in) and hands it to the
  * session, chunk by chunk; norm and digest come back in *what. */

@@ -5,6 +5,7 @@
  *   client_options.c options of any age; keys
  *   client_connect.c ways to the shards
  *   client_loop.c    events to the session, its actions to the world
+ *   client_feedback.c  what an encoding left out of a gradient
  *   client_body.c    bound tensors to a body and back; accumulate
  *   client_encode.c  a push's floats into its send buffer, and on their way while more is made
  *   client_parts.c   groups: which share of a gradient this rank holds
@@ -87,6 +88,10 @@ struct gradweir_client {
     const struct arithmetic *arithmetic;
     uint64_t body_bytes;
     uint8_t *buffers[OUTSTANDING_MAX], *received, *gathered;
+    float *block;    /* room for one, where gradients are not float32 */
+    uint8_t *staged; /* there: a rank's share before it is encoded */
+    uint8_t *rest;   /* error feedback: what is owed, a float per element; NULL: none */
+    bool returns[OUTSTANDING_MAX]; /* this buffer's mass, if it is refused */
     uint32_t memories[OUTSTANDING_MAX], received_memory;
     bool busy[OUTSTANDING_MAX];
     gradweir_ticket buffer_tickets[OUTSTANDING_MAX];
@@ -159,7 +164,10 @@ void client_body_free(struct gradweir_client *client);
 /* ERR_INVALID names the first tensor that has no gradient memory, unless its group is frozen. */
 gradweir_status client_body_has_gradients(const struct gradweir_client *client);
 gradweir_status client_body_has_parameters(const struct gradweir_client *client);
-void client_body_share(struct gradweir_client *client, uint32_t buffer); /* of a rank's gradient */
+void client_body_share(struct gradweir_client *client, uint8_t *body); /* of a rank's gradient */
+/* One more body, of zeros; *spare is NULL before, and after free. */
+gradweir_status client_body_spare(const struct gradweir_client *client, uint8_t **spare);
+void client_body_spare_free(const struct gradweir_client *client, uint8_t **spare);
 void client_body_load(struct gradweir_client *client); /* the receive buffer into bound memory */
 
 /* client_parts.c. bind's part of it: parts, nonce, instance; nothing to do without ranks. */
@@ -174,9 +182,6 @@ void client_part_spread(const struct part *part, const struct model_tensor *tens
 /* Adds scale x a part's gradient to its places. */
 void client_part_add(const struct part *part, const struct model_tensor *tensor, const float *from,
                      float scale, float *to);
-/* Norm and digest of the share, piece by piece. */
-void client_part_measure(struct gradweir_client *client, uint32_t buffer, double *norm,
-                         uint64_t *digest);
 
 /* client_events.c. An event, and the same as a line of the log. */
 void client_tell(struct gradweir_client *client, uint32_t kind, gradweir_status status,

@@ -17,7 +17,8 @@ static const gradweir_options defaults = {.address = "127.0.0.1:7070",
                                           .devices = "",
                                           .keys = "",
                                           .group = "",
-                                          .ranks = 1};
+                                          .ranks = 1,
+                                          .feedback = GRADWEIR_FEEDBACK_AUTO};
 
 void gradweir_options_default_sized(gradweir_options *options, size_t size)
 {
@@ -85,6 +86,9 @@ gradweir_status client_options(const gradweir_options *given, gradweir_options *
     TRY(check_transport(options->transport));
     if (options->progress > GRADWEIR_PROGRESS_THREAD)
         return fail(GRADWEIR_ERR_INVALID, "options.progress is neither caller nor thread");
+    if (options->feedback > GRADWEIR_FEEDBACK_OFF)
+        return fail(GRADWEIR_ERR_INVALID, "options.feedback is %u: auto, on or off is wanted",
+                    options->feedback);
     if (options->ranks > RANKS_MAX || options->rank >= (options->ranks ? options->ranks : 1))
         return fail(GRADWEIR_ERR_INVALID,
                     "options.rank is %u of %u ranks: 1 to %d ranks, counted "

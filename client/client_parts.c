@@ -1,8 +1,9 @@
 /* Groups: which share of a gradient this rank holds, and how it gets into a body. The send buffers
  * have the whole model's shape; only the runs of the share are written, measured and sent. */
-#include "client/client_internal.h"
+#include "client/client_encode.h"
 
 #include "common/checksum.h"
+#include "common/codec.h"
 #include "common/random.h"
 
 #include <math.h>
@@ -140,11 +141,12 @@ void client_part_add(const struct part *part, const struct model_tensor *tensor,
             to[i * runs.period + runs.first + k] += scale * from[i * runs.width + k];
 }
 
-void client_part_measure(struct gradweir_client *client, uint32_t buffer, double *norm,
-                         uint64_t *digest)
+void client_part_measure(const struct client_encoding *encoding, double *norm, uint64_t *digest)
 {
+    const struct gradweir_client *client = encoding->client;
     const struct model *model = client->model;
-    const float *floats = (const void *)client->buffers[buffer];
+    const enum arithmetic_codec codec = encoding->codec;
+    const uint8_t *body = client->buffers[encoding->buffer];
     double sum = 0;
     uint64_t begin, end;
     *digest = 0;
@@ -153,12 +155,13 @@ void client_part_measure(struct gradweir_client *client, uint32_t buffer, double
         struct arithmetic_measure piece;
         if (end - begin > ARITHMETIC_BLOCK)
             end = begin + ARITHMETIC_BLOCK;
-        client->arithmetic->measure(ARITHMETIC_F32, floats + begin, end - begin, &piece);
+        const uint8_t *run = body + codec_bytes(codec, begin);
+        client->arithmetic->measure(codec, run, end - begin, &piece);
         sum += piece.sum_squares;
-        *digest = checksum_hash64(*digest, floats + begin, (size_t)(end - begin) * sizeof *floats);
+        *digest = checksum_hash64(*digest, run, (size_t)codec_bytes(codec, end - begin));
     }
     *norm = sqrt(sum);
     if (model->moments && client->parts->rank == 0)
-        *digest = checksum_hash64(*digest, floats + model->elements,
+        *digest = checksum_hash64(*digest, body + codec_bytes(codec, model->elements),
                                   (size_t)model->moments * sizeof(struct moments));
 }

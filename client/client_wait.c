@@ -1,5 +1,5 @@
 /* Pushes and pulls as tickets, and the wait for them. */
-#include "client/client_encode.h"
+#include "client/client_feedback.h"
 
 #include "common/clock.h"
 
@@ -58,6 +58,7 @@ void client_verdict(struct gradweir_client *client, const struct session_action 
     const struct message_receipt *from = &action->message.receipt;
     const gradweir_ticket ticket = client->buffer_tickets[action->buffer];
     struct result *result = &client->results[ticket % RESULTS];
+    client_feedback_verdict(client, action->buffer, from->verdict);
     client->busy[action->buffer] = false;
     if (from->verdict != VERDICT_ADMITTED)
         tell_refusal(client, action);

@@ -209,6 +209,9 @@ static gradweir_status join(struct learner_remote *remote, const struct train_se
     client.transport = options->transport;
     client.keys = settings->keys;
     client.insecure = settings->insecure;
+    client.feedback = strcmp(settings->feedback, "on") == 0    ? GRADWEIR_FEEDBACK_ON
+                      : strcmp(settings->feedback, "off") == 0 ? GRADWEIR_FEEDBACK_OFF
+                                                               : GRADWEIR_FEEDBACK_AUTO;
     gradweir_status status = gradweir_open(&client, &remote->client);
     if (status == GRADWEIR_OK)
         status = gradweir_bind(remote->client, remote->tensors, name_tensors(remote, network));

@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 /* Options that make no sense without servers. */
-static const char *const of_servers[] = {"servers",   "identity",    "keys",       "insecure",
-                                         "transport", "patience",    "curve",      "progress",
-                                         "poison",    "slow-worker", "kill-worker"};
+static const char *const of_servers[] = {"servers",   "identity",    "keys",        "insecure",
+                                         "transport", "patience",    "curve",       "progress",
+                                         "poison",    "slow-worker", "kill-worker", "feedback"};
 
 /* Options of the server that a run starts for itself. */
-static const char *const of_own_server[] = {"shards", "window", "stride",          "queue",
-                                            "mode",   "record", "server-settings", "server-log"};
+static const char *const of_own_server[] = {"shards",          "window",     "stride",
+                                            "queue",           "mode",       "record",
+                                            "server-settings", "server-log", "gradient-dtype"};
 
 /* What the optimizer goes by, wherever it runs: here with --local, in one's own server without. */
 static const char *const of_optimizer[] = {"lr", "anneal-steps", "adam-eps", "grad-norm"};

@@ -103,6 +103,7 @@ static void server_arguments(const struct train_settings *s, const char *port_fi
     add_number(arguments, "--stride", (double)s->stride);
     add_number(arguments, "--queue", (double)s->queue);
     add_text(arguments, "--transport", s->transport);
+    add_text(arguments, "--gradient-dtype", s->gradient_dtype);
     add_text(arguments, "--optimizer", "adam");
     add_number(arguments, "--learning-rate", s->lr);
     add_number(arguments, "--eps", s->adam_eps);

@@ -66,6 +66,33 @@ void train_preset_apply(struct train_settings *settings, const char *environment
             presets[i].apply(settings);
 }
 
+static bool is_known(const char *const *words, size_t n, const char *word)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(words[i], word) == 0)
+            return true;
+    return false;
+}
+
+/* How gradients travel. */
+static bool check_dtype(const struct train_settings *settings, struct train_reason *reason)
+{
+    static const char *const dtypes[] = {"float32", "bfloat16", "float16", "int8"};
+    static const char *const feedbacks[] = {"auto", "on", "off"};
+    if (!is_known(dtypes, 4, settings->gradient_dtype)) {
+        snprintf(reason->text, sizeof(reason->text),
+                 "--gradient-dtype %.60s: must be float32, bfloat16, float16 or int8",
+                 settings->gradient_dtype);
+        return false;
+    }
+    if (!is_known(feedbacks, 3, settings->feedback)) {
+        snprintf(reason->text, sizeof(reason->text), "--feedback %.60s: must be auto, on or off",
+                 settings->feedback);
+        return false;
+    }
+    return true;
+}
+
 bool train_is_sync(const struct train_settings *settings)
 {
     return strcmp(settings->mode, "sync") == 0;
@@ -75,6 +102,8 @@ bool train_is_sync(const struct train_settings *settings)
  * two more for readers. */
 bool train_mode_apply(struct train_settings *settings, struct train_reason *reason)
 {
+    if (!check_dtype(settings, reason))
+        return false;
     const uint64_t workers = settings->workers;
     if (!train_is_sync(settings) && strcmp(settings->mode, "async") != 0) {
         snprintf(reason->text, sizeof(reason->text), "--mode %.60s: must be async or sync",

@@ -32,6 +32,8 @@ struct train_settings {
     uint64_t stride;
     uint64_t queue;
     const char *mode;            /* async or sync */
+    const char *gradient_dtype;  /* of its own server */
+    const char *feedback;        /* auto, on or off */
     const char *server_settings; /* words for its command line, or NULL */
     const char *transport;
     uint64_t patience_s;    /* how long servers may be away, or not answer */

@@ -15,7 +15,8 @@ class Options(c.Structure):
                 ("public_key", c.c_char_p), ("secret_key", c.c_char_p), ("server_key", c.c_char_p),
                 ("insecure", c.c_int), ("connect_timeout_ms", c.c_uint32), ("outstanding", c.c_uint32),
                 ("transport", c.c_char_p), ("devices", c.c_char_p), ("progress", c.c_int), ("keys", c.c_char_p),
-                ("group", c.c_char_p), ("rank", c.c_uint32), ("ranks", c.c_uint32)]
+                ("group", c.c_char_p), ("rank", c.c_uint32), ("ranks", c.c_uint32),
+                ("feedback", c.c_uint32)]
 
 
 class Tensor(c.Structure):
@@ -74,7 +75,7 @@ class Worker:
     """A model of named vectors, all in one worker."""
 
     def __init__(self, address, identity="", sizes=(("w", 3000),), role=WORKER, timeout_ms=5000, progress=0,
-                 transport="auto", outstanding=1, keys="", insecure=False):
+                 transport="auto", outstanding=1, keys="", insecure=False, feedback=0):
         self.client = c.c_void_p()
         self.names = [name for name, _ in sizes]
         self.parameters = [(c.c_float * size)() for _, size in sizes]
@@ -85,6 +86,7 @@ class Worker:
         options.role, options.connect_timeout_ms = role, timeout_ms
         options.progress, options.transport = progress, transport.encode()
         options.outstanding, options.keys, options.insecure = outstanding, keys.encode(), insecure
+        options.feedback = feedback
         check(lib.gradweir_open(c.byref(options), c.byref(self.client)))
 
     def bind(self):

@@ -37,7 +37,8 @@
  *
  * Memory: bound memory stays the caller's. `gradient` is read during push and accumulate only,
  * `parameters` is written during wait (of a pull) and read during offer only. The library has its
- * own buffers, taken at bind: (outstanding + 1) x 4 bytes x elements, and one more for accumulate.
+ * own buffers, taken at bind: (outstanding + 1) x 4 bytes x elements, and one more each for
+ * accumulate, for error feedback, and for a rank whose gradients are not float32.
  *
  * What happened meanwhile (connections, refusals) is kept as events: gradweir_events.
  *
@@ -81,6 +82,17 @@ enum gradweir_verdict {
     GRADWEIR_QUEUE_FULL = 7  /* no room, and the servers are set to refuse rather than wait */
 };
 
+/* Gradients travel in the numbers that the servers' gradient_dtype names, and bound memory is float
+ * whatever it is. With error feedback what the encoding left out of a gradient is added to the next
+ * one, and so is the whole of a gradient that was refused (STALE, QUEUE_FULL, ...): do not push it
+ * again yourself. Nothing of a gradient that is not finite is kept, nor of one whose fate is not
+ * known. It takes 4 bytes x elements, and does nothing where gradients are float32. */
+enum gradweir_feedback {
+    GRADWEIR_FEEDBACK_AUTO = 0, /* with int8 */
+    GRADWEIR_FEEDBACK_ON = 1,
+    GRADWEIR_FEEDBACK_OFF = 2
+};
+
 typedef struct gradweir_options {
     size_t size;         /* sizeof this struct: set by gradweir_options_default */
     const char *address; /* the coordinator's "host:port" */
@@ -105,6 +117,7 @@ typedef struct gradweir_options {
     const char *group;      /* ranks > 1: text that all ranks of this start share and no other start
                                does, e.g. job id and attempt; with it they are one worker */
     uint32_t rank, ranks;   /* this process is rank 0 .. ranks - 1 of so many (at most 16): 0, 1 */
+    uint32_t feedback;      /* enum gradweir_feedback */
 } gradweir_options;
 
 /* How the optimizer treats the tensors of a group; negative numbers mean: as the servers' settings.
