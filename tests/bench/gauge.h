@@ -25,8 +25,9 @@ struct gauge {
     struct settings *settings; /* ours, and all of gradweir-server's */
     struct host_options host;
     uint64_t bytes, elements; /* of a gradient, in float32 */
-    uint32_t workers, in_flight, threads, rounds;
-    double seconds; /* of the case, over all rounds */
+    uint32_t workers, in_flight, outstanding, threads, rounds;
+    uint64_t operations; /* of each worker in a round; 0: by time */
+    double seconds;      /* of the case, over all rounds */
     bool json, perftest;
     const char *transport, *optimizer, *dtype;
     int argc; /* as given, without program and command */
@@ -38,6 +39,9 @@ bool gauge_options_read(struct gauge *gauge, int argc, char **argv, int *code);
 
 /* A settings object of the same table, with defaults but for the queue: for a second job. */
 gradweir_status gauge_settings_like(const struct gauge *gauge, struct settings **settings);
+
+/* Whether a setting is gradweir-bench's own: all others go on to the servers. */
+bool gauge_is_own(const char *name);
 void gauge_options_free(struct gauge *gauge);
 
 /* One row of the output. Rates are 1e9 bytes of float32 payload per second. */

@@ -49,18 +49,12 @@ static void sleep_ms(long ms)
 /* Settings of ours are not the server's; all others go on as they were given. */
 static bool is_ours(const char *word)
 {
-    static const char *const ours[] = {
-        "size",     "dtype",     "workers",   "in_flight", "seconds",        "rounds", "json",
-        "perftest", "transport", "optimizer", "threads",   "server_threads", "against"};
     char name[64];
     size_t n = 0;
     for (const char *c = word + 2; *c && *c != '=' && n < sizeof name - 1; c++)
         name[n++] = *c == '-' ? '_' : *c;
     name[n] = '\0';
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (strcmp(name, ours[i]) == 0)
-            return true;
-    return false;
+    return gauge_is_own(name);
 }
 
 struct words {
@@ -100,6 +94,8 @@ static void server_words(const struct gauge *gauge, const char *port_file, struc
     add(words, "--threads", settings_text(gauge->settings, "server_threads"));
     add_number(words, "--queue", settings_int(gauge->settings, "queue"), 0);
     add_number(words, "--workers-max", workers < gauge->workers ? gauge->workers : workers, 1);
+    if (strcmp(gauge->dtype, "float32") != 0)
+        add(words, "--gradient-dtype", gauge->dtype);
     if (!settings_given(gauge->settings, "log_level"))
         add(words, "--log-level", "warn");
 }

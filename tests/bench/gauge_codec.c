@@ -54,6 +54,8 @@ static bool make(const struct gauge *gauge, struct codec_case *it)
     it->arithmetic = arithmetic_choose(gauge->host.simd);
     it->codec = (enum arithmetic_codec)settings_choice(gauge->settings, "dtype");
     it->elements = gauge->elements;
+    if (it->codec > ARITHMETIC_F16)
+        return false;
     it->sources = FLOOR_ROTATION / gauge->bytes + 1;
     it->floats = calloc(it->sources * it->elements, sizeof(float));
     it->encoded = calloc(it->sources * it->elements, sizeof(float));

@@ -81,6 +81,7 @@ static gradweir_status measure(struct live *live, double seconds)
     const double wire = reference(live, &floor);
     const uint64_t cpu_ns = gauge_server_cpu_ns(&live->children);
     struct gauge_task task = {.work = live->work, .begin_ns = clock_now_ns() + BEGIN_MS * CLOCK_MS};
+    task.operations = live->gauge->operations;
     task.end_ns = task.begin_ns + (uint64_t)(seconds * 1e9);
     TRY(gauge_burst(&live->children, &task, results));
     const double rate = count_results(live, results, &worker_s);

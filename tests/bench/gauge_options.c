@@ -13,11 +13,15 @@
 static const struct setting own[] = {
     {"size", SETTING_TEXT, false, "16MiB", 0, 0, NULL, NULL,
      "of a gradient in float32: bytes, or with KiB, MiB, GiB, KB, MB, GB"},
-    {"dtype", SETTING_CHOICE, false, "float32", 0, 0, NULL, "float32|bfloat16|float16",
+    {"dtype", SETTING_CHOICE, false, "float32", 0, 0, NULL, "float32|bfloat16|float16|int8",
      "in which numbers gradients travel and wait"},
     {"workers", SETTING_INT, false, "1", 1, 1024, NULL, NULL, "processes that push or pull"},
     {"in_flight", SETTING_INT, false, "1", 1, 8, NULL, NULL,
      "pushes of a worker under way at once"},
+    {"outstanding", SETTING_INT, false, "0", 0, 8, NULL, NULL,
+     "what a worker may have under way, as it tells the servers; 0: in_flight"},
+    {"operations", SETTING_INT, false, "0", 0, 1e9, NULL, NULL,
+     "push, pull, exchange: so many of each worker in a round, whatever time it takes; 0: seconds"},
     {"seconds", SETTING_FLOAT, false, "3", 0.01, 3600, NULL, NULL, "of the case, over all rounds"},
     {"rounds", SETTING_INT, false, "5", 1, GAUGE_ROUNDS_MAX, NULL, NULL,
      "in which case and references take turns; medians are told"},
@@ -96,7 +100,7 @@ static gradweir_status default_queue(struct gauge *gauge)
     char text[16];
     if (settings_given(gauge->settings, "queue"))
         return GRADWEIR_OK;
-    const uint32_t wanted = gauge->workers * gauge->in_flight + 2;
+    const uint32_t wanted = gauge->workers * gauge->outstanding + 2;
     snprintf(text, sizeof text, "%u", wanted < 4 ? 4 : wanted > 128 ? 128 : wanted);
     return settings_set(gauge->settings, "queue", text, "queue");
 }
@@ -109,6 +113,18 @@ gradweir_status gauge_settings_like(const struct gauge *gauge, struct settings *
     return settings_set(*settings, "queue", text, "queue");
 }
 
+/* The servers' own setting, where this version has it; float32 where it has not. */
+static gradweir_status read_dtype(struct gauge *gauge)
+{
+    gauge->dtype = settings_text(gauge->settings, "dtype");
+    if (strcmp(gauge->command, "codec") == 0 || strcmp(gauge->dtype, "float32") == 0)
+        return GRADWEIR_OK;
+    if (!settings_known(gauge->settings, "gradient_dtype"))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "dtype is %s: in this version gradients travel as float32", gauge->dtype);
+    return settings_set(gauge->settings, "gradient_dtype", gauge->dtype, "dtype");
+}
+
 static gradweir_status read_values(struct gauge *gauge)
 {
     const struct settings *settings = gauge->settings;
@@ -116,6 +132,10 @@ static gradweir_status read_values(struct gauge *gauge)
     gauge->elements = gauge->bytes / sizeof(float);
     gauge->workers = (uint32_t)settings_int(settings, "workers");
     gauge->in_flight = (uint32_t)settings_int(settings, "in_flight");
+    gauge->outstanding = (uint32_t)settings_int(settings, "outstanding");
+    if (gauge->outstanding < gauge->in_flight)
+        gauge->outstanding = gauge->in_flight;
+    gauge->operations = (uint64_t)settings_int(settings, "operations");
     gauge->threads = (uint32_t)settings_int(settings, "threads");
     gauge->rounds = (uint32_t)settings_int(settings, "rounds");
     gauge->seconds = settings_float(settings, "seconds");
@@ -123,7 +143,7 @@ static gradweir_status read_values(struct gauge *gauge)
     gauge->perftest = settings_bool(settings, "perftest");
     gauge->transport = settings_text(settings, "transport");
     gauge->optimizer = settings_text(settings, "optimizer");
-    gauge->dtype = settings_text(settings, "dtype");
+    TRY(read_dtype(gauge));
     TRY(default_queue(gauge));
     return host_options_read(settings, &gauge->host);
 }
@@ -178,6 +198,11 @@ bool gauge_options_read(struct gauge *gauge, int argc, char **argv, int *code)
         return true;
     gauge_options_free(gauge);
     return false;
+}
+
+bool gauge_is_own(const char *name)
+{
+    return settings_find(own, OWN, name) != NULL;
 }
 
 void gauge_options_free(struct gauge *gauge)

@@ -34,7 +34,7 @@ static gradweir_status connect_client(struct worker *worker, const char *address
     snprintf(identity, sizeof identity, "bench-%u", number);
     options.address = address;
     options.identity = identity;
-    options.outstanding = gauge->in_flight;
+    options.outstanding = gauge->outstanding;
     options.transport = gauge->transport;
     options.connect_timeout_ms = WAIT_MS;
     TRY(gradweir_open(&options, &worker->client));
