@@ -10,13 +10,17 @@
 #include "common/arithmetic.h"
 #include "common/status.h"
 
-#define DEVICE_JOBS_MAX 64
+#define DEVICE_JOBS_MAX    64
+#define DEVICE_THREADS_MAX 64
 
 struct device_options {
     const char *simd; /* cpu: scalar, avx2, avx512; NULL: the best there is */
     uint32_t ordinal; /* cuda: which GPU */
     size_t tile; /* elements one poll carries out at most, rounded up to a block; 0: a default near
                     1 ms */
+    uint32_t
+        threads;  /* cpu: that compute, the caller's among them; 0: 1. At most DEVICE_THREADS_MAX */
+    bool crowded; /* cpu: threads outnumber cores, so nobody spins */
 };
 
 struct device_info {
@@ -31,6 +35,14 @@ struct device_copy {
     const void *from;
     void *to;
     size_t bytes;
+};
+
+/* What follows the arithmetic of a stretch of whole blocks (the job's last may be short), while its
+ * floats are in the cache: from whatever thread has done it, and for several stretches at once.
+ * Host memory only. call NULL: nothing does. */
+struct device_behind {
+    void (*call)(void *context, uint64_t begin, uint64_t end);
+    void *context;
 };
 
 /* Widen n elements that start at a block border, and measure them on the way. to NULL: only
@@ -52,6 +64,7 @@ struct device_accumulate {
     float *average;
     size_t begin, end;
     double *sums; /* host memory, or NULL */
+    struct device_behind behind;
 };
 
 /* One stretch of a step: plan, work and its arrays are borrowed until the job is done. For LAMB's
@@ -63,6 +76,7 @@ struct device_step {
     const struct arithmetic_work *work;
     size_t begin, end;
     double *update_sums, *theta_sums;
+    struct device_behind behind;
 };
 
 struct device_done {
@@ -73,7 +87,8 @@ struct device_done {
 
 struct device_state; /* the backend's own */
 
-/* All members are there in every backend. Calls come from one thread. Job calls: OK, the job is
+/* All members are there in every backend. Calls come from one thread; threads of its own a backend
+ * keeps to itself. Job calls: OK, the job is
  * queued (nothing has been done yet, whatever the backend); ERR_FULL, DEVICE_JOBS_MAX are in
  * flight: poll first; ERR_INVALID, what was asked makes no sense (reason says what) and nothing is
  * queued. */

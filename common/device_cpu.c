@@ -1,9 +1,9 @@
-/* The device that is this machine's memory and one thread: the definition that other devices are
+/* The device that is this machine's memory and its cores: the definition that other devices are
  * compared with. Jobs wait in a ring; each poll carries out one tile of the oldest, so a loop is
- * never held up for longer than a tile. */
-#include "common/device.h"
-
-#include "common/codec.h"
+ * never held up for longer than a tile. With more threads than one, helpers take pieces of the same
+ * job meanwhile; no sum goes over a piece's border, so how many there are changes no bit. */
+#include "common/device_cpu_jobs.h"
+#include "common/helpers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,32 +12,23 @@
 
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define CACHE_LINE ((size_t)64)
-#define TILE_GRAIN ((size_t)4096)
 #define TILE_DEFAULT                                                                               \
     ((size_t)2 * ARITHMETIC_BLOCK) /* elements: about 0.5 ms of Adam with a window of 16 */
 
-enum job_kind { COPY, DECODE, ACCUMULATE, STEP };
-
-struct job {
-    enum job_kind kind;
-    uint64_t tag;
-    size_t at;             /* elements (bytes for copy) done, counted like begin and end */
-    size_t pieces;         /* LAMB: sums written */
-    uint32_t largest_bits; /* decode */
-    union {
-        struct device_copy copy;
-        struct device_decode decode;
-        struct device_accumulate accumulate;
-        struct device_step step;
-    };
-};
-
 struct device_state {
-    const struct arithmetic *arithmetic;
-    size_t tile;
-    uint64_t given, done; /* jobs; the ring holds [done, given) */
-    struct job ring[DEVICE_JOBS_MAX];
+    struct cpu_means means;
+    struct helpers *helpers; /* NULL: none */
+    uint64_t given, done;    /* jobs; the ring holds [done, given) */
+    bool begun, shared;      /* the oldest; helpers have a part in it */
+    size_t grain;            /* of its pieces */
+    size_t at, end;          /* what the owner is at */
+    struct cpu_job ring[DEVICE_JOBS_MAX];
 };
+
+static struct cpu_job *oldest(struct device_state *state)
+{
+    return &state->ring[state->done % DEVICE_JOBS_MAX];
+}
 
 static gradweir_status cpu_open(const struct device_options *options, struct device_state **state)
 {
@@ -48,15 +39,24 @@ static gradweir_status cpu_open(const struct device_options *options, struct dev
     struct device_state *new = calloc(1, sizeof *new);
     if (new == NULL)
         return fail(GRADWEIR_ERR_NO_MEMORY, "cpu device: %zu bytes", sizeof *new);
-    new->arithmetic = arithmetic;
-    new->tile =
+    new->means.arithmetic = arithmetic;
+    new->means.tile =
         options->tile == 0 ? TILE_DEFAULT : arithmetic_blocks(options->tile) * ARITHMETIC_BLOCK;
+    const gradweir_status status =
+        options->threads > 1 ? helpers_new(options->threads - 1, options->crowded, &new->helpers)
+                             : GRADWEIR_OK;
+    if (status != GRADWEIR_OK) {
+        free(new);
+        return status;
+    }
     *state = new;
     return GRADWEIR_OK;
 }
 
 static void cpu_close(struct device_state *state)
 {
+    if (state != NULL)
+        helpers_free(state->helpers);
     free(state);
 }
 
@@ -64,7 +64,7 @@ static void cpu_info(const struct device_state *state, struct device_info *info)
 {
     *info =
         (struct device_info){.host_memory = true, .registers_host = true, .alignment = CACHE_LINE};
-    snprintf(info->text, sizeof info->text, "cpu %s", state->arithmetic->name);
+    snprintf(info->text, sizeof info->text, "cpu %s", state->means.arithmetic->name);
 }
 
 /* Large pieces are whole huge pages, so that the kernel can back them with such; it is asked, not
@@ -98,7 +98,7 @@ static void cpu_free(struct device_state *state, void *memory, size_t bytes)
     free(memory);
 }
 
-static gradweir_status give(struct device_state *state, const struct job *job)
+static gradweir_status give(struct device_state *state, const struct cpu_job *job)
 {
     if (state->given - state->done == DEVICE_JOBS_MAX)
         return fail(GRADWEIR_ERR_FULL, "cpu device: %d jobs are waiting", DEVICE_JOBS_MAX);
@@ -111,7 +111,8 @@ static gradweir_status cpu_copy(struct device_state *state, uint64_t tag,
 {
     if (copy->from == NULL || copy->to == NULL)
         return fail(GRADWEIR_ERR_INVALID, "copy: no memory given");
-    return give(state, &(struct job){.kind = COPY, .tag = tag, .copy = *copy});
+    return give(state,
+                &(struct cpu_job){.kind = CPU_COPY, .tag = tag, .end = copy->bytes, .copy = *copy});
 }
 
 static gradweir_status cpu_decode(struct device_state *state, uint64_t tag,
@@ -119,7 +120,8 @@ static gradweir_status cpu_decode(struct device_state *state, uint64_t tag,
 {
     if (decode->from == NULL || decode->sums == NULL)
         return fail(GRADWEIR_ERR_INVALID, "decode: no memory given");
-    return give(state, &(struct job){.kind = DECODE, .tag = tag, .decode = *decode});
+    return give(state, &(struct cpu_job){
+                           .kind = CPU_DECODE, .tag = tag, .end = decode->n, .decode = *decode});
 }
 
 static gradweir_status check_plan(const struct arithmetic_plan *plan, size_t begin, size_t end)
@@ -136,10 +138,11 @@ static gradweir_status cpu_accumulate(struct device_state *state, uint64_t tag,
                                       const struct device_accumulate *accumulate)
 {
     TRY(check_plan(accumulate->plan, accumulate->begin, accumulate->end));
-    return give(state, &(struct job){.kind = ACCUMULATE,
-                                     .tag = tag,
-                                     .at = accumulate->begin,
-                                     .accumulate = *accumulate});
+    return give(state, &(struct cpu_job){.kind = CPU_ACCUMULATE,
+                                         .tag = tag,
+                                         .begin = accumulate->begin,
+                                         .end = accumulate->end,
+                                         .accumulate = *accumulate});
 }
 
 static gradweir_status cpu_step(struct device_state *state, uint64_t tag,
@@ -152,130 +155,67 @@ static gradweir_status cpu_step(struct device_state *state, uint64_t tag,
         return fail(GRADWEIR_ERR_INVALID, "step: the phase does not fit the algorithm");
     if (sums && step->plan->phase != ARITHMETIC_MOMENTS)
         return fail(GRADWEIR_ERR_INVALID, "step: sums belong to LAMB's moments and only there");
-    return give(state, &(struct job){.kind = STEP, .tag = tag, .at = step->begin, .step = *step});
+    return give(
+        state,
+        &(struct cpu_job){
+            .kind = CPU_STEP, .tag = tag, .begin = step->begin, .end = step->end, .step = *step});
 }
 
-static size_t tile_end(const struct device_state *state, size_t at, size_t end)
+static void do_piece(void *context, size_t i)
 {
-    return end - at < state->tile ? end : at + state->tile;
+    struct device_state *state = context;
+    struct cpu_job *job = oldest(state);
+    size_t at = job->begin + i * state->grain;
+    const size_t end = job->end - at < state->grain ? job->end : at + state->grain;
+    while (at < end)
+        at = cpu_job_tile(&state->means, job, at, end);
 }
 
-/* The more gradients an element is averaged from, the fewer elements fit into the time of a tile.
- * With sums a tile ends at a block border at the latest, so that the block just finished is summed
- * as a whole. */
-static size_t averaging_end(const struct device_state *state, size_t at, size_t end,
-                            uint32_t entries, bool sums)
+/* The oldest job is cut: into pieces that helpers take too, or not at all. */
+static void begin(struct device_state *state)
 {
-    const size_t fair = state->tile * 16 / (16 + (size_t)entries);
-    const size_t size = (fair + TILE_GRAIN - 1) / TILE_GRAIN * TILE_GRAIN;
-    const size_t border = (at / ARITHMETIC_BLOCK + 1) * ARITHMETIC_BLOCK;
-    size_t stop = end - at < size ? end : at + size;
-    if (sums && stop > border)
-        stop = border;
-    return stop;
+    const struct cpu_job *job = oldest(state);
+    const size_t size = job->end - job->begin;
+    state->begun = true;
+    atomic_store(&state->means.largest_bits, 0);
+    state->grain = state->helpers != NULL ? cpu_job_grain(job) : size;
+    state->shared = state->grain < size;
+    state->at = job->begin;
+    state->end = state->shared ? job->begin : job->end;
+    if (state->shared)
+        helpers_begin(state->helpers, do_piece, state, (size - 1) / state->grain + 1);
 }
 
-/* Where the block begins that has just been finished at `stop`; stop itself when it is not finished
- * yet. */
-static size_t finished_from(size_t stop, size_t end)
+/* The owner's next piece; false when there is none left. */
+static bool take(struct device_state *state)
 {
-    if (stop == 0 || (stop != end && stop % ARITHMETIC_BLOCK != 0))
-        return stop;
-    return (stop - 1) / ARITHMETIC_BLOCK * ARITHMETIC_BLOCK;
-}
-
-/* Each carries out one tile and returns whether the job is finished. */
-static bool do_copy(struct device_state *state, struct job *job)
-{
-    const struct device_copy *copy = &job->copy;
-    const size_t bytes = state->tile * sizeof(float);
-    const size_t some = copy->bytes - job->at < bytes ? copy->bytes - job->at : bytes;
-    memcpy((unsigned char *)copy->to + job->at, (const unsigned char *)copy->from + job->at, some);
-    job->at += some;
-    return job->at == copy->bytes;
-}
-
-static bool do_decode(struct device_state *state, struct job *job)
-{
-    const struct device_decode *decode = &job->decode;
-    const size_t end = tile_end(state, job->at, decode->n);
-    const unsigned char *from =
-        (const unsigned char *)decode->from + codec_bytes(decode->codec, job->at);
-    const uint32_t largest =
-        arithmetic_measure_blocks(state->arithmetic, decode->codec, from, end - job->at,
-                                  decode->sums + job->at / ARITHMETIC_BLOCK);
-    if (largest > job->largest_bits)
-        job->largest_bits = largest;
-    if (decode->to != NULL)
-        state->arithmetic->decode(decode->codec, from, end - job->at, decode->to + job->at);
-    job->at = end;
-    return job->at == decode->n;
-}
-
-static bool do_accumulate(struct device_state *state, struct job *job)
-{
-    const struct device_accumulate *accumulate = &job->accumulate;
-    const bool sums = accumulate->sums != NULL;
-    const size_t stop =
-        averaging_end(state, job->at, accumulate->end, accumulate->plan->entries_n, sums);
-    state->arithmetic->average(accumulate->plan, &accumulate->sources, job->at, stop,
-                               accumulate->average + job->at);
-    const size_t from = finished_from(stop, accumulate->end);
-    if (sums && from < stop)
-        (void)arithmetic_measure_blocks(
-            state->arithmetic, ARITHMETIC_F32, accumulate->average + from, stop - from,
-            accumulate->sums + (from - accumulate->begin) / ARITHMETIC_BLOCK);
-    job->at = stop;
-    return job->at == accumulate->end;
-}
-
-static void lamb_sums(const struct device_state *state, struct job *job, size_t from, size_t stop)
-{
-    const struct device_step *step = &job->step;
-    struct arithmetic_range piece;
-    for (size_t at = from; device_piece(step->work, at, stop, &piece); at = (size_t)piece.end) {
-        struct arithmetic_measure theta;
-        state->arithmetic->measure(ARITHMETIC_F32, step->work->parameters + piece.begin,
-                                   (size_t)(piece.end - piece.begin), &theta);
-        step->theta_sums[job->pieces] = theta.sum_squares;
-        step->update_sums[job->pieces++] =
-            state->arithmetic->lamb_sum(step->plan, step->work, &piece);
-    }
-}
-
-static bool do_step(struct device_state *state, struct job *job)
-{
-    const struct device_step *step = &job->step;
-    const bool sums = step->update_sums != NULL;
-    const uint32_t entries = step->work->average == NULL ? step->plan->entries_n : 1;
-    const size_t stop = averaging_end(state, job->at, step->end, entries, sums);
-    state->arithmetic->step(step->plan, step->work, job->at, stop);
-    if (sums)
-        lamb_sums(state, job, finished_from(stop, step->end), stop);
-    job->at = stop;
-    return job->at == step->end;
-}
-
-static bool do_tile(struct device_state *state, struct job *job)
-{
-    switch (job->kind) {
-    case COPY: return do_copy(state, job);
-    case DECODE: return do_decode(state, job);
-    case ACCUMULATE: return do_accumulate(state, job);
-    case STEP: return do_step(state, job);
-    }
-    ASSERT(!"a job");
+    const struct cpu_job *job = oldest(state);
+    size_t i;
+    if (!state->shared || !helpers_take(state->helpers, &i))
+        return false;
+    state->at = job->begin + i * state->grain;
+    state->end = job->end - state->at < state->grain ? job->end : state->at + state->grain;
+    return true;
 }
 
 static size_t cpu_poll(struct device_state *state, struct device_done *done, size_t room)
 {
     if (room == 0 || state->done == state->given)
         return 0;
-    struct job *job = &state->ring[state->done % DEVICE_JOBS_MAX];
-    if (!do_tile(state, job))
+    struct cpu_job *job = oldest(state);
+    if (!state->begun)
+        begin(state);
+    if (state->at < state->end || take(state)) {
+        state->at = cpu_job_tile(&state->means, job, state->at, state->end);
+        if (state->shared && state->at == state->end)
+            helpers_did(state->helpers);
+    }
+    if (state->at < state->end || (state->shared && !helpers_done(state->helpers)))
         return 0;
-    *done = (struct device_done){
-        .tag = job->tag, .status = GRADWEIR_OK, .largest_bits = job->largest_bits};
+    *done = (struct device_done){.tag = job->tag,
+                                 .status = GRADWEIR_OK,
+                                 .largest_bits = atomic_load(&state->means.largest_bits)};
+    state->begun = false;
     state->done++;
     return 1;
 }

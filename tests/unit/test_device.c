@@ -51,15 +51,20 @@ static void *get(struct rig *rig, size_t bytes)
     return memory;
 }
 
+enum { THREADS = 4 };
+
 /* Runs a check on every backend and setting. */
 static void on_each(void (*check)(struct rig *))
 {
     size_t opened = 0;
     for (size_t d = 0; device_at(d) != NULL; d++) {
         const bool cpu = strcmp(device_at(d)->name, "cpu") == 0;
-        for (size_t k = 0; cpu ? arithmetic_at(k) != NULL : k == 0; k++) {
+        for (size_t i = 0; cpu ? arithmetic_at(i / THREADS) != NULL : i == 0; i++) {
+            const size_t k = i / THREADS;
             const struct device_options options = {.simd = cpu ? arithmetic_at(k)->name : NULL,
-                                                   .tile = k * 1000};
+                                                   .tile = k * 1000,
+                                                   .threads = "\1\2\3\7"[i % THREADS],
+                                                   .crowded = i % 2 == 1};
             struct rig rig = {.device = device_at(d), .what = device_at(d)->name, .tag = 70};
             const gradweir_status status = rig.device->open(&options, &rig.state);
             if (status == GRADWEIR_ERR_UNSUPPORTED && !cpu)
@@ -277,6 +282,50 @@ static void check_lamb(struct rig *rig)
 Test(device, lamb_takes_two_phases_and_tells_its_sums_by_piece)
 {
     on_each(check_lamb);
+}
+
+/* What follows a stretch: each block once, when all of it has been stepped. */
+struct witness {
+    const float *spare, *truth;
+    int calls[8], wrong[8];
+};
+
+static void see(void *context, uint64_t begin, uint64_t end)
+{
+    struct witness *witness = context;
+    for (uint64_t at = begin; at < end; at += ARITHMETIC_BLOCK) {
+        const uint64_t stop = at + ARITHMETIC_BLOCK < end ? at + ARITHMETIC_BLOCK : end;
+        const size_t bytes = (size_t)(stop - at) * sizeof(float);
+        witness->calls[at / ARITHMETIC_BLOCK]++;
+        witness->wrong[at / ARITHMETIC_BLOCK] =
+            at % ARITHMETIC_BLOCK != 0 || (stop % ARITHMETIC_BLOCK != 0 && stop != N) ||
+            memcmp(witness->spare + at, witness->truth + at, bytes) != 0;
+    }
+}
+
+static void check_behind(struct rig *rig)
+{
+    if (rig->device != &device_cpu) /* the others may have no host memory */
+        return;
+    float *host = malloc((size_t)ARRAYS * BYTES), *base = get(rig, (size_t)ARRAYS * BYTES);
+    cr_assert(host != NULL);
+    fill_shard(host);
+    memcpy(base, host, (size_t)ARRAYS * BYTES);
+    const struct arithmetic_plan plan = plan_of(ARITHMETIC_ADAM);
+    const struct arithmetic_work work = work_of(base, ranges), truth = work_of(host, ranges);
+    arithmetic_scalar.step(&plan, &truth, 0, N);
+    struct witness stepped = {.spare = base + (size_t)SPARE * N, .truth = host + (size_t)SPARE * N};
+    give_step(rig, &(struct device_step){
+                       .plan = &plan, .work = &work, .end = N, .behind = {see, &stepped}});
+    for (size_t i = 0; i < 8; i++)
+        cr_expect(stepped.calls[i] == (i < arithmetic_blocks(N)) && !stepped.wrong[i], "%zu", i);
+    rig->device->free(rig->state, base, (size_t)ARRAYS * BYTES);
+    free(host);
+}
+
+Test(device, what_follows_a_stretch_sees_each_block_once_and_finished)
+{
+    on_each(check_behind);
 }
 
 static void check_queue(struct rig *rig)

@@ -1,0 +1,157 @@
+/* One tile of a job: copy, decode, average or step, and what is measured behind it by blocks. Tiles
+ * do not know whether the queue's owner or one of its helpers carries them out. */
+#include "common/device_cpu_jobs.h"
+
+#include "common/codec.h"
+
+#include <string.h>
+
+#define TILE_GRAIN ((size_t)4096)
+#define PIECE_GRAIN                                                                                \
+    ((size_t)16384) /* elements of a window of one, read and stepped: about 30 us                  \
+                     */
+
+static size_t tile_end(const struct cpu_means *means, size_t at, size_t end)
+{
+    return end - at < means->tile ? end : at + means->tile;
+}
+
+/* The more gradients an element is averaged from, the fewer elements fit into a time. */
+static size_t fair(size_t elements, uint32_t entries)
+{
+    const size_t fewer = elements * 16 / (16 + (size_t)entries);
+    return (fewer + TILE_GRAIN - 1) / TILE_GRAIN * TILE_GRAIN;
+}
+
+/* When something is measured by blocks, a tile ends at a block border at the latest, so that the
+ * block just finished is measured as a whole. */
+static size_t averaging_end(const struct cpu_means *means, size_t at, size_t end, uint32_t entries,
+                            bool blocks)
+{
+    const size_t size = fair(means->tile, entries);
+    const size_t border = (at / ARITHMETIC_BLOCK + 1) * ARITHMETIC_BLOCK;
+    size_t stop = end - at < size ? end : at + size;
+    if (blocks && stop > border)
+        stop = border;
+    return stop;
+}
+
+/* Where the block begins that has just been finished at `stop`; stop itself when it is not finished
+ * yet. end: of the job. */
+static size_t finished_from(size_t stop, size_t end)
+{
+    if (stop == 0 || (stop != end && stop % ARITHMETIC_BLOCK != 0))
+        return stop;
+    return (stop - 1) / ARITHMETIC_BLOCK * ARITHMETIC_BLOCK;
+}
+
+static void call_behind(const struct device_behind *behind, size_t from, size_t stop)
+{
+    if (behind->call != NULL && from < stop)
+        behind->call(behind->context, from, stop);
+}
+
+static size_t do_copy(const struct cpu_means *means, const struct device_copy *copy, size_t at,
+                      size_t end)
+{
+    const size_t bytes = means->tile * sizeof(float);
+    const size_t some = end - at < bytes ? end - at : bytes;
+    memcpy((unsigned char *)copy->to + at, (const unsigned char *)copy->from + at, some);
+    return at + some;
+}
+
+static size_t do_decode(struct cpu_means *means, const struct device_decode *decode, size_t at,
+                        size_t end)
+{
+    const size_t stop = tile_end(means, at, end);
+    const unsigned char *from =
+        (const unsigned char *)decode->from + codec_bytes(decode->codec, at);
+    const unsigned largest = arithmetic_measure_blocks(
+        means->arithmetic, decode->codec, from, stop - at, decode->sums + at / ARITHMETIC_BLOCK);
+    unsigned before = atomic_load(&means->largest_bits);
+    while (largest > before &&
+           !atomic_compare_exchange_weak(&means->largest_bits, &before, largest))
+        ;
+    if (decode->to != NULL)
+        means->arithmetic->decode(decode->codec, from, stop - at, decode->to + at);
+    return stop;
+}
+
+static size_t do_accumulate(const struct cpu_means *means, const struct cpu_job *job, size_t at,
+                            size_t end)
+{
+    const struct device_accumulate *accumulate = &job->accumulate;
+    const bool blocks = accumulate->sums != NULL || accumulate->behind.call != NULL;
+    const size_t stop = averaging_end(means, at, end, accumulate->plan->entries_n, blocks);
+    means->arithmetic->average(accumulate->plan, &accumulate->sources, at, stop,
+                               accumulate->average + at);
+    const size_t from = finished_from(stop, job->end);
+    if (accumulate->sums != NULL && from < stop)
+        (void)arithmetic_measure_blocks(
+            means->arithmetic, ARITHMETIC_F32, accumulate->average + from, stop - from,
+            accumulate->sums + (from - accumulate->begin) / ARITHMETIC_BLOCK);
+    call_behind(&accumulate->behind, from, stop);
+    return stop;
+}
+
+static void lamb_sums(const struct cpu_means *means, struct cpu_job *job, size_t from, size_t stop)
+{
+    const struct device_step *step = &job->step;
+    struct arithmetic_range piece;
+    for (size_t at = from; device_piece(step->work, at, stop, &piece); at = (size_t)piece.end) {
+        struct arithmetic_measure theta;
+        means->arithmetic->measure(ARITHMETIC_F32, step->work->parameters + piece.begin,
+                                   (size_t)(piece.end - piece.begin), &theta);
+        step->theta_sums[job->pieces] = theta.sum_squares;
+        step->update_sums[job->pieces++] =
+            means->arithmetic->lamb_sum(step->plan, step->work, &piece);
+    }
+}
+
+static uint32_t entries_of(const struct device_step *step)
+{
+    return step->work->average == NULL ? step->plan->entries_n : 1;
+}
+
+static size_t do_step(const struct cpu_means *means, struct cpu_job *job, size_t at, size_t end)
+{
+    const struct device_step *step = &job->step;
+    const bool blocks = step->update_sums != NULL || step->behind.call != NULL;
+    const size_t stop = averaging_end(means, at, end, entries_of(step), blocks);
+    means->arithmetic->step(step->plan, step->work, at, stop);
+    const size_t from = finished_from(stop, job->end);
+    if (step->update_sums != NULL)
+        lamb_sums(means, job, from, stop);
+    call_behind(&step->behind, from, stop);
+    return stop;
+}
+
+size_t cpu_job_tile(struct cpu_means *means, struct cpu_job *job, size_t at, size_t end)
+{
+    switch (job->kind) {
+    case CPU_COPY: return do_copy(means, &job->copy, at, end);
+    case CPU_DECODE: return do_decode(means, &job->decode, at, end);
+    case CPU_ACCUMULATE: return do_accumulate(means, job, at, end);
+    case CPU_STEP: return do_step(means, job, at, end);
+    }
+    ASSERT(!"a job");
+}
+
+size_t cpu_job_grain(const struct cpu_job *job)
+{
+    const struct device_accumulate *accumulate = &job->accumulate;
+    const struct device_step *step = &job->step;
+    switch (job->kind) {
+    case CPU_COPY: return PIECE_GRAIN * sizeof(float);
+    case CPU_DECODE: return ARITHMETIC_BLOCK;
+    case CPU_ACCUMULATE:
+        return accumulate->sums != NULL || accumulate->behind.call != NULL
+                   ? ARITHMETIC_BLOCK
+                   : fair(PIECE_GRAIN, accumulate->plan->entries_n);
+    case CPU_STEP:
+        if (step->update_sums != NULL) /* they are counted from the job's begin on */
+            return job->end - job->begin;
+        return step->behind.call != NULL ? ARITHMETIC_BLOCK : fair(PIECE_GRAIN, entries_of(step));
+    }
+    ASSERT(!"a job");
+}
