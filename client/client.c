@@ -123,6 +123,7 @@ void gradweir_close(gradweir_client *client)
     control_close(client->control);
     control_context_free(client->context);
     content_assembler_free(client->assembler);
+    client_pull_free(client);
     client_body_free(client);
     client_parts_free(client);
     model_free(client->model);
@@ -196,6 +197,7 @@ static gradweir_status start_session(struct gradweir_client *client)
                                       .layout_hash = client->model->hash,
                                       .elements = client->model->elements,
                                       .moments = client->model->moments,
+                                      .model = client->model,
                                       .resend_ns = (int64_t)(2 * CLOCK_SECOND),
                                       .retry_ns = (int64_t)(5 * CLOCK_MS)};
     memcpy(options.identity, client->identity, sizeof options.identity);

@@ -47,19 +47,16 @@ gradweir_status client_body_take(struct gradweir_client *client)
     const struct model *model = client->model;
     client->body_bytes = model->elements * sizeof(float) + model->moments * sizeof(struct moments);
     const bool pushes = client->options.role == GRADWEIR_WORKER;
-    TRY(check_room(client, pushes ? client->options.outstanding + 1u : 1u));
+    TRY(check_room(client, pushes ? client->options.outstanding : 0));
     client->digests = calloc(model->blocks + 1, sizeof *client->digests);
-    client->received = take_buffer(client);
-    bool enough = client->digests && client->received;
+    bool enough = client->digests;
     for (uint32_t i = 0; pushes && i < client->options.outstanding; i++) {
         client->buffers[i] = take_buffer(client);
         enough = enough && client->buffers[i];
     }
     if (!enough)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u bodies of %llu bytes",
-                    client->options.outstanding + 1, (unsigned long long)client->body_bytes);
-    TRY(transport_memory_map(client->transport, client->received, client->body_bytes,
-                             &client->received_memory));
+                    client->options.outstanding, (unsigned long long)client->body_bytes);
     for (uint32_t i = 0; pushes && i < client->options.outstanding; i++)
         TRY(transport_memory_map(client->transport, client->buffers[i], client->body_bytes,
                                  &client->memories[i]));
@@ -77,6 +74,25 @@ gradweir_status client_body_spare(const struct gradweir_client *client, uint8_t 
 void client_body_spare_free(const struct gradweir_client *client, uint8_t **spare)
 {
     free_buffer(client, spare);
+}
+
+gradweir_status client_body_receive(struct gradweir_client *client)
+{
+    const bool pushes = client->options.role == GRADWEIR_WORKER;
+    if (client->received)
+        return GRADWEIR_OK;
+    TRY(check_room(client, pushes ? client->options.outstanding + 1u : 1u));
+    uint8_t *buffer = take_buffer(client);
+    if (!buffer)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory to pull %llu bytes",
+                    (unsigned long long)client->body_bytes);
+    const gradweir_status status = transport_memory_map(
+        client->transport, buffer, client->body_bytes, &client->received_memory);
+    if (status == GRADWEIR_OK)
+        client->received = buffer;
+    else
+        free_buffer(client, &buffer);
+    return status;
 }
 
 void client_body_free(struct gradweir_client *client)

@@ -10,6 +10,7 @@
  *   client_encode.c  a push's floats into its send buffer, and on their way while more is made
  *   client_parts.c   groups: which share of a gradient this rank holds
  *   client_wait.c    push, pull, wait
+ *   client_pull.c    pulls with options: boxes, bfloat16, only if newer
  *   client_events.c  what happened; reports
  *   client_ask.c     status, tune, texts */
 #ifndef GRADWEIR_CLIENT_CLIENT_INTERNAL_H
@@ -36,12 +37,24 @@ enum { EVENTS = 64, RESULTS = 64, HEADS_WAITING_MAX = 4096 };
 struct result {
     gradweir_ticket ticket;
     bool done, pull;
+    bool apart; /* a pull that does not go into bound memory */
     gradweir_receipt receipt;
 };
 
 struct take {
-    uint64_t token, offset, length;
+    uint64_t token, length;
+    const void *place;
     uint32_t next_free;
+};
+
+/* The pull with options that is under way. */
+struct pull_boxes {
+    struct part *boxes; /* GRADWEIR_BOXES_MAX of them, taken at the first such pull; so are: */
+    uint8_t **to;       /* their memory, and its bytes */
+    uint64_t *bytes;
+    struct piece *lists; /* the pieces of each member, PIECES_MAX of each */
+    uint32_t count;
+    bool apart; /* it does not go into bound memory */
 };
 
 struct gradweir_client {
@@ -99,11 +112,15 @@ struct gradweir_client {
     uint64_t *digests;
 
     struct result results[RESULTS];
-    gradweir_ticket last_ticket, pull_ticket;
-    bool pulled;      /* the receive buffer holds a version */
-    bool loaded;      /* and the bound memory too */
-    bool based;       /* the bound memory has held a version: there is a basis */
-    uint64_t version; /* of the bound memory */
+    gradweir_ticket last_ticket, pull_ticket, bound_ticket; /* bound: last pull into bound memory */
+    struct pull_boxes pull_boxes;
+    bool pulled_before; /* as `pulled` was when a pull began that may move nothing */
+    bool seen_any;      /* something was pulled into other memory than the bound one: */
+    uint64_t seen;      /* the newest version of that */
+    bool pulled;        /* the receive buffer holds a version */
+    bool loaded;        /* and the bound memory too */
+    bool based;         /* the bound memory has held a version: there is a basis */
+    uint64_t version;   /* of the bound memory */
     uint64_t received_version;
 
     gradweir_event events[EVENTS]; /* ring: numbers events_next - events_count up to events_next */
@@ -159,6 +176,8 @@ gradweir_status client_wait_until(struct gradweir_client *client, client_ready r
 /* client_body.c */
 gradweir_status
 client_body_take(struct gradweir_client *client); /* buffers, once the model is known */
+gradweir_status
+client_body_receive(struct gradweir_client *client); /* the receive buffer, once it is needed */
 void client_body_free(struct gradweir_client *client);
 
 /* ERR_INVALID names the first tensor that has no gradient memory, unless its group is frozen. */
@@ -201,7 +220,16 @@ gradweir_status client_push(struct gradweir_client *client,
 gradweir_status client_wait_ticket(struct gradweir_client *client, gradweir_ticket ticket,
                                    uint32_t timeout_ms, gradweir_receipt *receipt);
 void client_verdict(struct gradweir_client *client, const struct session_action *action);
-void client_pulled(struct gradweir_client *client, uint64_t version);
+void client_pulled(struct gradweir_client *client, const struct session_action *action);
+gradweir_status client_pull(struct gradweir_client *client,
+                            const struct session_pull_request *request, bool after,
+                            gradweir_ticket *ticket);
+
+/* client_pull.c. Gives a PULL's head the pieces of its member as a body, in memory of the client;
+ * where a body of box number `box`, counted from 1, belongs. */
+void client_pull_list(struct gradweir_client *client, uint32_t member, struct outbox_item *item);
+void *client_pull_place(const struct gradweir_client *client, uint32_t box, uint64_t offset);
+void client_pull_free(struct gradweir_client *client);
 
 static inline void client_lock(const struct gradweir_client *client)
 {

@@ -39,6 +39,14 @@ static void send_head(struct gradweir_client *client, const struct session_actio
                                                       .heads_count = 1});
 }
 
+static void send_list(struct gradweir_client *client, const struct session_action *action)
+{
+    struct outbox_item item = {
+        .peer = client->peers[action->member], .heads = {action->head}, .heads_count = 1};
+    client_pull_list(client, action->member, &item);
+    outbox_put(&client->outbox, &item);
+}
+
 static void send_chunk(struct gradweir_client *client, const struct session_action *action)
 {
     struct outbox_item item = {.peer = client->peers[action->member],
@@ -56,15 +64,17 @@ static void send_chunk(struct gradweir_client *client, const struct session_acti
 
 static void take(struct gradweir_client *client, const struct session_action *action)
 {
+    const bool boxed = action->box > 0;
+    void *place = boxed ? client_pull_place(client, action->box, action->offset)
+                        : client->received + action->offset;
     const uint32_t i = client->takes_free;
     if (i == client->takes_max) { /* a shard that sends so much at a time is not ours to follow */
         transport_refuse(client->transport, action->offer);
         transport_hangup(client->transport, client->peers[action->member]);
         return;
     }
-    const gradweir_status status =
-        transport_take(client->transport, action->offer, client->received + action->offset,
-                       client->received_memory, i + 1);
+    const gradweir_status status = transport_take(client->transport, action->offer, place,
+                                                  boxed ? 0 : client->received_memory, i + 1);
     if (status != GRADWEIR_OK) {
         client_event(client, &(struct session_event){.kind = SESSION_LANDED,
                                                      .now_ns = (int64_t)clock_now_ns(),
@@ -74,7 +84,7 @@ static void take(struct gradweir_client *client, const struct session_action *ac
     }
     client->takes_free = client->takes[i].next_free;
     client->takes[i] =
-        (struct take){.token = action->token, .offset = action->offset, .length = action->length};
+        (struct take){.token = action->token, .place = place, .length = action->length};
 }
 
 static void joined(struct gradweir_client *client)
@@ -96,12 +106,13 @@ static void carry_out(struct gradweir_client *client, const struct session_actio
             transport_hangup(client->transport, client->peers[action->member]);
         break;
     case SESSION_HEAD: send_head(client, action); break;
+    case SESSION_LIST: send_list(client, action); break;
     case SESSION_CHUNK: send_chunk(client, action); break;
     case SESSION_TAKE: take(client, action); break;
     case SESSION_REFUSE: transport_refuse(client->transport, action->offer); break;
     case SESSION_JOINED: joined(client); break;
     case SESSION_VERDICT: client_verdict(client, action); break;
-    case SESSION_PULLED: client_pulled(client, action->version); break;
+    case SESSION_PULLED: client_pulled(client, action); break;
     case SESSION_SAY:
         log_line(&client->log, LOG_WARN, "client", "%s", action->message.denied.text);
         break;
@@ -213,7 +224,7 @@ static void landed(struct gradweir_client *client, const struct transport_event 
                                  .length = event->length,
                                  .status = event->status};
     if (event->status == GRADWEIR_OK)
-        told.crc = checksum_crc32c(0, client->received + entry.offset, event->length);
+        told.crc = checksum_crc32c(0, entry.place, event->length);
     client_event(client, &told);
 }
 

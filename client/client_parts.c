@@ -82,7 +82,6 @@ gradweir_status client_parts_bind(struct gradweir_client *client, struct session
     choose(client);
     TRY(parts_check(client->parts, model));
     options->parts = client->parts;
-    options->model = model;
     const size_t length = strlen(client->group_text);
     for (uint64_t i = 0; i < NONCE_BYTES / sizeof i; i++) {
         const uint64_t half = checksum_hash64(i + 1, client->group_text, length);

@@ -78,18 +78,30 @@ void client_verdict(struct gradweir_client *client, const struct session_action 
 }
 
 /* All pulls that are under way get this version: a later one stands for an earlier one that nobody
- * has waited for. */
-void client_pulled(struct gradweir_client *client, uint64_t version)
+ * has waited for. Only one is with memory of its own, the one that was asked for. */
+void client_pulled(struct gradweir_client *client, const struct session_action *action)
 {
-    client->received_version = version;
-    client->pulled = true;
-    client->loaded = false;
+    const bool apart = client->pull_boxes.apart;
+    const bool untouched = action->status == GRADWEIR_OK && !action->moved;
+    if (!apart && untouched) {
+        client->pulled = client->pulled_before;
+    } else if (!apart) {
+        client->pulled = action->moved; /* refused: what came of it may lie in the buffer */
+        client->loaded = false;
+        client->received_version = action->version;
+    } else if (action->moved) {
+        client->seen = action->version > client->seen ? action->version : client->seen;
+        client->seen_any = true;
+    }
     for (uint32_t i = 0; i < RESULTS; i++) {
         struct result *result = &client->results[i];
-        if (!result->pull || result->done)
+        if (!result->pull || result->done || result->apart != apart)
             continue;
         result->done = true;
-        result->receipt = (gradweir_receipt){.status = GRADWEIR_OK, .version = version};
+        if (untouched && result->ticket != client->pull_ticket)
+            continue; /* what it was told before still holds */
+        result->receipt = (gradweir_receipt){
+            .status = action->status, .version = action->version, .moved = action->moved};
     }
 }
 
@@ -116,13 +128,18 @@ static gradweir_status may_push(const struct gradweir_client *client,
                     client->bound ? "a reader" : "not bound");
     if (wanted->purpose == PURPOSE_FIRST)
         return GRADWEIR_OK;
-    if (!client->based)
-        return fail(GRADWEIR_ERR_STATE, "push before pull: a gradient needs the version it was "
-                                        "computed from, so pull and wait first");
-    if (wanted->basis != PULLED_LAST && wanted->basis > client->version)
+    if (!client->based && (wanted->basis == PULLED_LAST || !client->seen_any))
+        return fail(GRADWEIR_ERR_STATE,
+                    "push before pull: a gradient needs the version it was "
+                    "computed from, so pull and wait first%s",
+                    client->seen_any ? "; of a pull into other memory than the bound one, name it: "
+                                       "gradweir_push_from"
+                                     : "");
+    const uint64_t pulled = client->version > client->seen ? client->version : client->seen;
+    if (wanted->basis != PULLED_LAST && wanted->basis > pulled)
         return fail(GRADWEIR_ERR_INVALID,
                     "basis is %llu: this client has pulled version %llu and none newer",
-                    (unsigned long long)wanted->basis, (unsigned long long)client->version);
+                    (unsigned long long)wanted->basis, (unsigned long long)pulled);
     if (client->gathered_samples && samples)
         return fail(GRADWEIR_ERR_STATE,
                     "%llu samples are accumulated: push them with samples = 0, "
@@ -193,6 +210,50 @@ gradweir_status gradweir_push_from(gradweir_client *client, uint64_t samples, ui
     return push_from(client, samples, basis, ticket);
 }
 
+/* A pull into bound memory that nobody has waited for is the same as the one that is asked for now;
+ * any other has its own end. */
+static gradweir_status join_pull(const struct gradweir_client *client,
+                                 const struct session_pull_request *request)
+{
+    const struct session_pull_request *now = &client->session.pull;
+    if (!client->pull_boxes.apart && !request->boxes_count && !request->exact && !request->newer &&
+        !now->exact && !now->newer)
+        return GRADWEIR_OK;
+    return fail(GRADWEIR_ERR_STATE,
+                "a pull of another kind is under way: wait for ticket %llu first",
+                (unsigned long long)client->pull_ticket);
+}
+
+gradweir_status client_pull(struct gradweir_client *client,
+                            const struct session_pull_request *request, bool after,
+                            gradweir_ticket *ticket)
+{
+    const bool apart = request->boxes_count > 0;
+    if (client->session.pulling) {
+        TRY(join_pull(client, request));
+        *ticket = client->pull_ticket;
+        return GRADWEIR_OK;
+    }
+    if (!apart)
+        TRY(client_body_receive(client));
+    struct result *before = &client->results[client->bound_ticket % RESULTS];
+    if (!apart && client->pulled && !client->loaded && before->ticket == client->bound_ticket)
+        before->done = false; /* nobody has waited for it: it gets the newer version */
+    struct result *result = new_result(client, true);
+    result->apart = client->pull_boxes.apart = apart;
+    client->pull_ticket = result->ticket;
+    client->bound_ticket = apart ? client->bound_ticket : result->ticket;
+    client->pulled_before = client->pulled;
+    client->pulled = client->pulled && apart;
+    client_event(client, &(struct session_event){.kind = SESSION_PULL,
+                                                 .now_ns = (int64_t)clock_now_ns(),
+                                                 .after = after,
+                                                 .pull = *request});
+    client_turn(client);
+    *ticket = client->pull_ticket;
+    return GRADWEIR_OK;
+}
+
 /* after: the pull rides with the newest push. */
 static gradweir_status pull(struct gradweir_client *client, bool after, gradweir_ticket *ticket)
 {
@@ -200,19 +261,7 @@ static gradweir_status pull(struct gradweir_client *client, bool after, gradweir
         return fail(GRADWEIR_ERR_STATE, "pull comes after bind");
     if (client->failed != GRADWEIR_OK)
         return fail(client->failed, "%s: %s", client->address, client->failed_text);
-    if (!client->session.pulling) {
-        struct result *before = &client->results[client->pull_ticket % RESULTS];
-        if (client->pulled && !client->loaded && before->ticket == client->pull_ticket)
-            before->done = false; /* nobody has waited for it: it gets the newer version */
-        client->pull_ticket = new_result(client, true)->ticket;
-        client->pulled = false;
-        client_event(client, &(struct session_event){.kind = SESSION_PULL,
-                                                     .now_ns = (int64_t)clock_now_ns(),
-                                                     .after = after});
-        client_turn(client);
-    }
-    *ticket = client->pull_ticket;
-    return GRADWEIR_OK;
+    return client_pull(client, &(struct session_pull_request){.boxes_count = 0}, after, ticket);
 }
 
 gradweir_status gradweir_pull(gradweir_client *client, gradweir_ticket *ticket)
@@ -242,13 +291,17 @@ gradweir_status client_wait_ticket(struct gradweir_client *client, gradweir_tick
                           deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS)));
     const struct result *result = find_result(client, ticket);
     ASSERT(result);
-    if (result->pull && client->pulled && !client->loaded) {
+    if (result->pull && !result->apart && client->pulled && !client->loaded) {
         client_body_load(client);
         client->loaded = client->based = true;
         client->version = client->received_version;
     }
     if (receipt)
         *receipt = result->receipt;
+    if (result->receipt.status != GRADWEIR_OK && result->pull)
+        return fail(result->receipt.status,
+                    "the servers do not hold the version that was asked for: the newest is %llu",
+                    (unsigned long long)result->receipt.version);
     if (result->receipt.status != GRADWEIR_OK)
         return fail(result->receipt.status,
                     "push %llu: this worker's lease had ended, so its fate is not known here",

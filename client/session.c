@@ -231,6 +231,10 @@ static void message_came(struct session *session, const struct message *message)
     case MESSAGE_STOP: stopped(session); break;
     case MESSAGE_BYE: session_act(session, SESSION_LEFT); break;
     case MESSAGE_MOVED: session_member_moved(session, &message->moved); break;
+    case MESSAGE_WHOLE:
+        if (message->whole.version > session->newest)
+            session->newest = message->whole.version;
+        break;
     case MESSAGE_PLACE: session_push_place(session, &message->place); break;
     case MESSAGE_RECEIPT:
         session->unanswered = false;
@@ -286,7 +290,7 @@ void session_step(struct session *session, const struct session_event *event,
     case SESSION_SENT: session_push_sent(session, event); break;
     case SESSION_PUSH: session_push_start(session, &event->push); break;
     case SESSION_FILLED: session_push_filled(session, &event->push); break;
-    case SESSION_PULL: session_pull_start(session, event->after); break;
+    case SESSION_PULL: session_pull_start(session, &event->pull, event->after); break;
     case SESSION_BYE: leave(session); break;
     case SESSION_TICK: tick(session); break;
     }

@@ -16,7 +16,8 @@
  *
  * The shell owns the bytes: send buffers by number (0 .. outstanding - 1), one receive buffer. Both
  * hold a body: all parameters as float32, then all MOMENTS (24 bytes each). Only a gradient's
- * elements are in the job's codec, which JOINED tells. */
+ * elements are in the job's codec, which JOINED tells. A pull of boxes lands in memory of each box
+ * instead. */
 #ifndef GRADWEIR_CLIENT_SESSION_H
 #define GRADWEIR_CLIENT_SESSION_H
 
@@ -25,6 +26,7 @@
 #include "common/ledger.h"
 #include "common/message.h"
 #include "common/parts.h"
+#include "common/pieces.h"
 
 #include <stdbool.h>
 
@@ -47,7 +49,7 @@ struct session_options {
     uint64_t layout_hash; /* 0: a reader that takes what is there */
     uint64_t elements, moments;
     const struct parts *parts; /* of one rank of a group, borrowed; NULL: the worker is whole */
-    const struct model *model; /* with parts: what they are of, borrowed */
+    const struct model *model; /* what parts and boxes are of, borrowed; NULL: there are neither */
     uint64_t instance;         /* with parts: of this process, by chance */
     int64_t resend_ns;         /* without a receipt for so long, a push is sent again; e.g. 2 s */
     int64_t retry_ns; /* first pause before a refused or broken thing is tried again; e.g. 5 ms */
@@ -81,6 +83,16 @@ struct session_push_request {
     uint64_t filled; /* bytes from the body's start */
 };
 
+/* All of it as float32 unless boxes are named: these alone, each into memory of its own. */
+struct session_pull_request {
+    const struct part *boxes; /* checked, at most PIECES_MAX; borrowed until PULLED */
+    uint32_t boxes_count;
+    bool half;        /* boxes of parameters as bfloat16 */
+    bool newer;       /* only what is newer than `version`: PULLED says whether anything moved */
+    bool exact;       /* exactly `version`: ERR_REFUSED when that is not held any more */
+    uint64_t version; /* of newer or exact */
+};
+
 struct session_event {
     enum session_event_kind kind;
     int64_t now_ns;
@@ -92,6 +104,7 @@ struct session_event {
     uint32_t crc; /* LANDED: of the body where it lies */
     bool after;   /* PULL */
     struct session_push_request push;
+    struct session_pull_request pull;
 };
 
 enum session_action_kind {
@@ -99,14 +112,19 @@ enum session_action_kind {
     SESSION_CONNECT,  /* to member's address */
     SESSION_HANGUP,   /* member's connection; PEER_LOST comes back */
     SESSION_HEAD,     /* head without a body to member */
+    SESSION_LIST,     /* head, and the member's pieces (session_pull_pieces) as its body. The shell
+                         fills head.crc */
     SESSION_CHUNK, /* head and `length` bytes at `offset` of send buffer `buffer`; SENT comes back.
                       The shell fills head.crc */
-    SESSION_TAKE,  /* the offered body to `offset` of the receive buffer; LANDED comes back */
+    SESSION_TAKE, /* the offered body to `offset` of the receive buffer (box 0), or of the memory of
+                     box number `box`, counted from 1; LANDED comes back */
     SESSION_REFUSE,
     SESSION_JOINED,  /* the job has taken us in (again) */
     SESSION_VERDICT, /* buffer is free; message.receipt says why. verdict NONE: its fate is unknown
                         (status) */
-    SESSION_PULLED,  /* the receive buffer holds `version` whole */
+    SESSION_PULLED,  /* the receive buffer, or all boxes, hold `version`; not moved: nothing is
+                        newer,  `version` is the newest. ERR_REFUSED: not held, `version` is the
+                        newest */
     SESSION_SAY,     /* message.denied.text, a warning for people */
     SESSION_FAILED,  /* for good: status and message.denied.text */
     SESSION_LEFT     /* BYE was answered */
@@ -114,7 +132,8 @@ enum session_action_kind {
 
 struct session_action {
     enum session_action_kind kind;
-    uint32_t member, buffer;
+    uint32_t member, buffer, box;
+    bool moved;
     uint64_t offer, offset, length, token, version;
     gradweir_status status;
     struct head_any head;
@@ -165,7 +184,10 @@ struct session_push {
 
 struct session_pull_part {
     bool asked, complete, exact;
-    uint64_t ticket, version, offered, received, total; /* bytes */
+    bool apart;                                         /* holds nothing of what is pulled */
+    uint64_t ticket, version, offered, received, total; /* bytes as they travel */
+    uint32_t box;                                       /* whose piece comes now */
+    uint64_t box_offered;                               /* bytes of that piece */
     uint32_t in_flight;                                 /* TAKEs that have not LANDED */
     int64_t retry_ns;                                   /* INT64_MAX: not waiting to ask again */
 };
@@ -189,7 +211,8 @@ struct session {
     uint32_t place_slot;
     struct session_member members[MEMBERS_MAX];
     struct session_push pushes[OUTSTANDING_MAX];
-    bool pulling;
+    bool pulling, pull_refused; /* refused: it ends once nothing of it lands any more */
+    struct session_pull_request pull;
     uint64_t pull_version, tickets;
     uint64_t pull_after; /* sequence of the push that the pull rides with; 0: none (any more) */
     struct session_pull_part parts[MEMBERS_MAX];
@@ -252,9 +275,16 @@ void session_describe(struct session *session, struct session_push *push);  /* t
 void session_describe_again(struct session *session, const struct session_push *push);
 void session_push_admitted(struct session *session, const struct session_event *event);
 void session_push_tick(struct session *session);
-void session_pull_start(struct session *session, bool after);
+void session_pull_start(struct session *session, const struct session_pull_request *request,
+                        bool after);
 /* Push `sequence` has no number any more: the pull that rides with it goes on alone. */
 void session_pull_alone(struct session *session, uint64_t sequence);
+/* What the boxes of the pull are in the member's range: at most PIECES_MAX pieces; how many. */
+uint32_t session_pull_pieces(const struct session *session, uint32_t member, struct piece *pieces);
+/* session_pull_boxes.c: bytes that the member owes (as they lie, and as they travel); where its
+ * next body belongs. */
+uint64_t session_pull_owed(const struct session *session, uint32_t member, uint64_t *wire);
+uint64_t session_pull_room(struct session *session, uint32_t member, uint64_t *offset);
 void session_pull_peer(struct session *session, uint32_t member);
 void session_pull_lost(struct session *session, uint32_t member);
 void session_pull_offered(struct session *session, const struct session_event *event);

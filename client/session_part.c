@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-struct piece {
+struct stretch {
     uint64_t offset, length; /* bytes of the member's range */
 };
 
 /* The first piece at or behind `from`, bytes of the member's range; false: there is none. Pieces of
  * int8 are whole blocks: where a share would cut one, bind has said no. */
 static bool find(const struct session *session, const struct session_push *push, uint32_t index,
-                 uint64_t from, struct piece *piece)
+                 uint64_t from, struct stretch *piece)
 {
     const struct session_options *options = &session->options;
     const struct session_member *member = &session->members[index];
@@ -37,7 +37,7 @@ static bool find(const struct session *session, const struct session_push *push,
     const uint64_t offset = from > elements ? from : elements;
     const uint64_t rest = all > offset ? all - offset : 0;
     const uint64_t chunk = session_chunk(session, push);
-    *piece = (struct piece){offset, rest < chunk ? rest : chunk};
+    *piece = (struct stretch){offset, rest < chunk ? rest : chunk};
     return rest > 0;
 }
 
@@ -49,7 +49,7 @@ uint32_t session_part_ahead(const struct session *session)
 }
 
 static struct head_chunk head_of(const struct session *session, const struct session_push *push,
-                                 uint32_t index, const struct piece *piece)
+                                 uint32_t index, const struct stretch *piece)
 {
     return (struct head_chunk){.kind = HEAD_PART,
                                .dtype = (uint8_t)session_codec(session, push->what.purpose),
@@ -67,11 +67,11 @@ static struct head_chunk head_of(const struct session *session, const struct ses
 void session_part_send(struct session *session, struct session_push *push, uint32_t index)
 {
     struct session_member *member = &session->members[index];
-    struct piece piece, next;
+    struct stretch piece, next;
     if (push->next[index] == 0)
         push->before[index] = 0;
     if (!find(session, push, index, push->next[index], &piece))
-        piece = (struct piece){0, 0}; /* nothing for this member: it must hear that */
+        piece = (struct stretch){0, 0}; /* nothing for this member: it must hear that */
     const uint64_t behind = piece.offset + piece.length;
     const bool more = piece.length > 0 && find(session, push, index, behind, &next);
     struct head_chunk head = head_of(session, push, index, &piece);

@@ -5,7 +5,7 @@
  *     HELLO   pass, worker, incarnation  -->          opens a session on this endpoint
  *         <-- WELCOME session | DENY status
  *     CHUNK   slot, generation, …  + body -->         straight into the slot
- *     PULL    ticket, version             -->
+ *     PULL    ticket, version  [+ pieces] -->
  *     PART    as CHUNK, of a rank's share -->         straight into the slot, rising offsets
  *     DESCRIBE  what the CHUNKs are       -->         on to the coordinator
  *         <-- RECEIPT sequence, version, the next place
@@ -95,11 +95,15 @@ struct head_chunk { /* and PART, a piece of a rank's share */
     uint32_t crc;    /* CRC32C of the body */
 };
 
-enum {                 /* flags of PULL */
-       PULL_EXACT = 1, /* exactly this version, or GONE; else this one or newer, waiting for it
-                          within pull_patience */
-       PULL_AFTER = 2  /* not EXACT: nor before the log has the verdict of this session's gradient
-                          `after`; when that makes a step due, not before that step is whole */
+/* Flags of PULL. Without any: the version that is named or a newer one, all of the range (offset
+ * and length) as float32, waiting for it within pull_patience. */
+enum {
+    PULL_EXACT = 1,  /* exactly this version, or GONE */
+    PULL_AFTER = 2,  /* not EXACT: nor before the log has the verdict of this session's gradient
+                        `after`; when that makes a step due, not before that step is whole */
+    PULL_PIECES = 4, /* a body follows: which pieces of the range are wanted (common/pieces.h);
+                        dtype BFLOAT16 is for these only */
+    PULL_NEWER = 8   /* newer than this version, or GONE at once: nothing newer is whole */
 };
 
 struct head_pull {
@@ -111,23 +115,24 @@ struct head_pull {
     uint32_t timeline;
     uint64_t ticket; /* the worker's number; comes back as it is */
     uint64_t version;
-    uint64_t offset; /* bytes within this shard's range (tail of MOMENTS included) */
-    uint64_t length; /* bytes; UINT64_MAX: to the end */
+    uint64_t offset; /* bytes within this shard's range (tail of MOMENTS included); PIECES: 0 */
+    uint64_t length; /* bytes; UINT64_MAX: to the end. PIECES: bytes of all of them, as they lie */
     uint64_t after;  /* AFTER: sequence of a gradient that this worker has pushed; else 0 */
-    uint8_t zero[8];
+    uint32_t pieces; /* PIECES: how many the body holds */
+    uint32_t crc;    /* PIECES: CRC32C of the body */
 };
 
 struct head_parameters { /* and GONE: no body, version is the newest whole */
     uint8_t kind;
     uint8_t dtype;
-    uint16_t flags;
+    uint16_t flags; /* PULL_PIECES: of such a PULL */
     uint32_t session;
     uint32_t timeline;
     uint32_t crc;
     uint64_t ticket;
     uint64_t version;
-    uint64_t offset; /* of this body within what was asked for, bytes */
-    uint64_t length; /* bytes of this body */
+    uint64_t offset; /* of this body within what was asked for, bytes as they travel */
+    uint64_t length; /* bytes of this body; of PIECES no body holds more than one */
     uint64_t total;  /* bytes of all bodies of this ticket */
     uint64_t digest; /* unused: 0 */
 };

@@ -19,9 +19,12 @@ void outbox_deinit(struct outbox *outbox)
     outbox->count = outbox->max = 0;
 }
 
-static bool has_bodies(uint8_t kind)
+static bool has_bodies(const void *bytes)
 {
-    return kind == HEAD_CHUNK || kind == HEAD_PART || kind == HEAD_PARAMETERS;
+    struct head_any head;
+    memcpy(&head, bytes, sizeof head);
+    return head.kind == HEAD_CHUNK || head.kind == HEAD_PART || head.kind == HEAD_PARAMETERS ||
+           (head.kind == HEAD_PULL && head.flags & PULL_PIECES);
 }
 
 static void join(struct outbox_item *to, const struct outbox_item *item)
@@ -52,7 +55,7 @@ void outbox_put(struct outbox *outbox, const struct outbox_item *given)
 {
     struct outbox_item item = *given;
     ASSERT(item.heads_count == 1);
-    item.bodied = has_bodies(item.heads[0].kind);
+    item.bodied = has_bodies(&item.heads[0]);
     ASSERT(item.bodied || (item.length == 0 && item.token == 0));
     struct outbox_item *other = companion(outbox, &item);
     if (other) {
@@ -116,7 +119,7 @@ uint32_t outbox_heads(const struct transport_event *event, uint32_t *bodied)
     *bodied = 0;
     if (count == 0 || event->head_length % HEAD_BYTES)
         return 0;
-    while (*bodied + 1 < count && !has_bodies(event->head[*bodied * HEAD_BYTES]))
+    while (*bodied + 1 < count && !has_bodies(event->head + *bodied * HEAD_BYTES))
         ++*bodied;
     return count;
 }

@@ -2,8 +2,8 @@
  * one peer within a turn goes as few messages, and what finds no room waits behind its elders.
  *
  * A message is up to OUTBOX_HEADS heads, one behind the other, and at most one body. The body is
- * that of the first head of a kind that has bodies (CHUNK, PART, PARAMETERS). Heads keep their
- * order. */
+ * that of the first head of a kind that has bodies (CHUNK, PART, PARAMETERS, PULL with PIECES).
+ * Heads keep their order. */
 #ifndef GRADWEIR_COMMON_TRANSPORT_OUTBOX_H
 #define GRADWEIR_COMMON_TRANSPORT_OUTBOX_H
 

@@ -24,6 +24,11 @@ static uint64_t journal_bytes(const struct shard_options *options)
            4096;
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static bool in_range(const struct model_tensor *tensor, const struct model_range *range)
 {
     return tensor->kind == MODEL_PARAMETER && tensor->offset < range->first + range->elements &&
@@ -74,6 +79,7 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->slot_stride = round_up(shard->gradient_bytes);
     shard->parameter_stride = round_up(shard->body_bytes);
     shard->state_stride = round_up(range.elements * sizeof(float));
+    shard->body_room = least(least(options->chunk_bytes, BODY_BYTES_MAX), shard->body_bytes);
     shard->states_count = (uint32_t)arithmetic_states_n(law->algorithm, options->optimizer.centered,
                                                         options->optimizer.momentum);
     shard->chunks = chunks_of(shard, options->chunk_bytes);
@@ -121,6 +127,8 @@ void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *byte
     at->kept = take(&end, (uint64_t)kept_places(shard) * sizeof(struct record));
     at->layout = take(&end, shard->layout_bytes);
     at->digests = take(&end, digests_bytes(shard));
+    at->lists = take(&end, (uint64_t)options->pulls_max * PIECES_MAX * sizeof(struct piece));
+    at->bodies = take(&end, BODIES * round_up(shard->body_room));
     at->redo = take(&end, redo);
     at->slots = take(&end, options->member.slots * shard->slot_stride);
     at->parameters = take(&end, options->member.parameter_slots * shard->parameter_stride);
@@ -169,7 +177,7 @@ static void explain(const struct shard *shard, uint64_t bytes, char *text, size_
                             shard->states_count * shard->state_stride;
     snprintf(text, size,
              "%.2f MiB = %u slots of %s x %.3f + %u parameter slots x %.3f + %u optimizer states x "
-             "%.3f + %.2f for tables and sums",
+             "%.3f + %.2f for tables, sums and slices",
              (double)bytes / mib, member->slots, codec_name(shard->codec),
              (double)shard->slot_stride / mib, member->parameter_slots,
              (double)shard->parameter_stride / mib, shard->states_count,

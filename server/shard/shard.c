@@ -130,12 +130,7 @@ static void offer_came(struct shard *shard, const struct shard_event *event)
             return;
         }
         break;
-    case HEAD_PULL:
-        if (event->length == 0) {
-            pull_asked(shard, event);
-            return;
-        }
-        break;
+    case HEAD_PULL: pull_asked(shard, event); return;
     default: break;
     }
     shard->figures.heads_dropped++;
@@ -169,6 +164,8 @@ static void body_came(struct shard *shard, const struct shard_event *event)
 {
     if (token_kind(event->token) == TOKEN_SHARE)
         share_landed(shard, event);
+    else if (token_kind(event->token) == TOKEN_LIST)
+        pull_listed(shard, event);
     else
         slot_landed(shard, event);
 }

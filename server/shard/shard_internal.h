@@ -3,8 +3,8 @@
  *
  *   arena:  struct shard | sessions | pulls | records | chunk bits | shares | journal |
  *           pieces | sums | sums of chunks | trust ratios | moments, twice | kept records | layout
- * | digests | a tile's state to redo | slots (gradients) | parameter slots | optimizer states |
- * average
+ * | digests | lists | bodies | a tile's state to redo | slots (gradients) | parameter slots |
+ * optimizer states | average
  *
  * What lies before the journal is control memory, and each byte of it is one of three kinds:
  * kept (journal_keep before it changes, so that an event happens whole or not at all), of the
@@ -14,6 +14,7 @@
 #ifndef GRADWEIR_SHARD_SHARD_INTERNAL_H
 #define GRADWEIR_SHARD_SHARD_INTERNAL_H
 
+#include "common/pieces.h"
 #include "server/shard/shard.h"
 
 #define ARENA_MAGIC UINT64_C(0x314d524157574721) /* "!GWWARM1" */
@@ -25,6 +26,10 @@ enum {
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
     REPLIES_AHEAD = 4,                  /* bodies of one pull that may be on their way */
+    BODIES = 8,                         /* places for bodies that are made and not lent */
+    BODIES_AHEAD = 2,                   /* of them for one pull at a time */
+    BODY_BYTES_MAX = 1 << 20,           /* of one */
+    BODY_INDEXES = 1 << 20,             /* in tokens: the pull's index below, the place + 1 above */
     TILE_ELEMENTS =
         65536, /* one STEP action, unless set: its copy stays in the cache (bench_redo) */
     PULSE_NS = 200000000
@@ -80,16 +85,24 @@ struct entry {
     uint8_t pass[NONCE_BYTES];
 };
 
-/* One PULL: waiting for its version (parameters == UINT32_MAX), or being answered. */
+/* One PULL: its list of pieces is on its way in (landing), it waits for its version (parameters ==
+ * UINT32_MAX), or it is being answered, or waits for a place to make a body in (starved). A slot is
+ * pinned from the first body of an answer to the last. */
 struct pull {
-    bool used, abandoned; /* abandoned: its peer is gone, but bodies are still on their way */
-    bool exact;
+    bool used, abandoned; /* abandoned: its peer is gone, but bodies, or its list, are still on
+                             their way */
+    bool exact, newer, half, landing, starved;
     uint32_t number; /* generation, in tokens */
     uint32_t session, parameters, in_flight;
     uint32_t worker; /* whose; with its incarnation */
     uint64_t incarnation;
-    uint64_t after; /* sequence whose verdict it waits for; 0: none */
-    uint64_t peer, ticket, version, offset, length, sent;
+    uint64_t after;         /* sequence whose verdict it waits for; 0: none */
+    uint32_t pieces, piece; /* pieces: how many its list has, 0: none; the one that goes now */
+    uint32_t made;          /* bodies on their way that lie in places of their own */
+    uint32_t crc;           /* of the list */
+    uint64_t piece_at;      /* bytes of `piece` that have gone, as they lie */
+    uint64_t peer, ticket, version, offset, length, sent; /* sent: bytes as they travel, of total */
+    uint64_t total;
     int64_t deadline_ns;
 };
 
@@ -114,7 +127,7 @@ struct stepping {
 /* Where things lie, bytes from the arena's start. */
 struct offsets {
     uint64_t sessions, pulls, records, bits, shares, journal, pieces, sums, chunk_sums, ratios,
-        moments, kept, layout, digests, redo, slots, parameters, states, average;
+        moments, kept, layout, digests, lists, bodies, redo, slots, parameters, states, average;
 };
 
 /* Whom it follows: shard_epoch.c. */
@@ -145,7 +158,8 @@ struct shard {
     uint64_t moments_count, body_bytes; /* range as float32 and MOMENTS tail */
     uint64_t gradient_bytes;            /* range in the codec and MOMENTS tail */
     uint64_t slot_stride, parameter_stride, state_stride;
-    uint64_t tile; /* elements of one STEP action */
+    uint64_t body_room; /* bytes of a body that is made and not lent */
+    uint64_t tile;      /* elements of one STEP action */
     uint32_t states_count, pieces_count, chunks, bit_words;
     uint32_t chunk_blocks; /* blocks that a chunk is measured in */
     uint64_t sum_pieces;   /* LAMB: tensors within blocks, each with two sums; else 0 */
@@ -181,7 +195,8 @@ struct shard {
     int64_t now_ns, pulse_due_ns;
     uint64_t beat, step_ns;
     uint32_t session_numbers, pull_numbers;
-    bool pulls_due; /* a verdict was logged that a PULL may have waited for. Of the process */
+    bool pulls_due;       /* a verdict was logged that a PULL may have waited for. Of the process */
+    uint32_t bodies_used; /* bit per place */
     struct shard_figures figures;
     struct {
         bool stale_record, no_fence, pin_ignored, checksum_ignored, whole_early, torn_step,
@@ -314,6 +329,7 @@ uint32_t
 parameters_spare(struct shard *shard); /* UINT32_MAX: none, and late readers were hung up */
 uint32_t parameters_find(const struct shard *shard, uint64_t version);
 void pull_asked(struct shard *shard, const struct shard_event *event);
+void pull_listed(struct shard *shard, const struct shard_event *event); /* its pieces are here */
 void pull_sent(struct shard *shard, const struct shard_event *event);
 void pull_peer_lost(struct shard *shard, uint64_t peer);
 void pulls_retry(struct shard *shard);  /* after a new version, a WHOLE, or time */
@@ -323,6 +339,13 @@ int64_t pulls_next(const struct shard *shard);
 /* words.c */
 void describe_came(struct shard *shard, const struct shard_event *event);
 void receipt_came(struct shard *shard, const struct message_receipt *receipt);
+
+/* bodies.c: what an answer to a PULL is made of. */
+struct piece_range pull_range(const struct shard *shard);
+struct piece *pull_list(struct shard *shard, uint32_t index); /* PIECES_MAX of them */
+bool body_send(struct shard *shard, struct pull *pull,
+               uint32_t index); /* false: no place is free */
+void body_sent(struct shard *shard, struct pull *pull, uint64_t token);
 
 /* shard_sums.c */
 uint64_t sums_pieces(const struct model *model, const struct model_range *range);
@@ -338,7 +361,7 @@ void apply_revive(struct shard *shard);
 void apply_unsummed(struct shard *shard); /* the plan, as it is before SUMMED has come */
 
 /* Tokens of actions: what came back. */
-enum token_kind { TOKEN_CHUNK = 1, TOKEN_SCAN, TOKEN_TILE, TOKEN_PULL, TOKEN_SHARE };
+enum token_kind { TOKEN_CHUNK = 1, TOKEN_SCAN, TOKEN_TILE, TOKEN_PULL, TOKEN_SHARE, TOKEN_LIST };
 static inline uint64_t token_make(enum token_kind kind, uint64_t high, uint64_t low)
 {
     return (uint64_t)kind << 60 | high << 28 | low;

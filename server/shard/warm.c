@@ -230,7 +230,7 @@ void shard_forget(struct shard *shard)
     for (uint32_t i = 0; i < shard->options.member.parameter_slots; i++)
         shard->parameters[i].pins = 0;
     shard->figures = (struct shard_figures){.arena_bytes = arena_bytes};
-    shard->session_numbers = shard->pull_numbers = 0;
+    shard->session_numbers = shard->pull_numbers = shard->bodies_used = 0;
     shard->now_ns = shard->pulse_due_ns = shard->quiet_until_ns = 0;
     shard->step_ns = 0;
     shard->pulls_due = false;

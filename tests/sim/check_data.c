@@ -45,6 +45,8 @@ void check_whole_body(struct sim *sim, const struct sim_name *known, uint32_t sl
 
 void check_landing(struct sim *sim, uint32_t shard, const struct sim_body *body)
 {
+    if (body->list)
+        return;
     const uint32_t slot = slot_of(sim, shard, body->target);
     const uint64_t resident = slot < SLOTS_MAX ? sim->shards[shard].places[slot].resident : 0;
     if (resident == 0)
@@ -74,6 +76,8 @@ void check_left(struct sim *sim, uint32_t shard, const struct sim_body *body)
     if (head.version >= sim->reference->versions)
         sim_fail(sim, "shard %u hands out version %llu, which no step has made", shard,
                  (unsigned long long)head.version);
+    if (head.flags & PULL_PIECES)
+        return; /* the worker looks at what it got */
     const struct model_range range = model_shard(sim->model, sim->settings.shards, shard);
     const size_t floats = range.elements * sizeof(float);
     uint8_t part[SIM_BODY_BYTES];
@@ -90,7 +94,7 @@ void check_left(struct sim *sim, uint32_t shard, const struct sim_body *body)
 
 /* A pull that rode with a push to its end comes after that gradient's verdict, and has the step
  * that stands behind its ADMIT. */
-static void check_rode(struct sim *sim, uint32_t worker, uint64_t version)
+void check_rode(struct sim *sim, uint32_t worker, uint64_t version)
 {
     const struct session *session = &sim->workers[worker].session;
     const struct name name = {.worker = session->worker,

@@ -13,6 +13,7 @@
  *   sim_worker.c     the worker's shell
  *   sim_group.c      two workers as ranks of one
  *   sim_user.c       its user: pulls, computes, pushes
+ *   sim_boxes.c      pulls of boxes, in bfloat16, of what is newer
  *   sim_faults*.c    what goes wrong: processes, networks, servers
  *   check_log.c      what must hold of the log
  *   check_order.c    what must hold of names, receipts
@@ -50,6 +51,7 @@ enum {
     SIM_FLOATS = 3200,
     SIM_MOMENTS = 8,
     SIM_BODY_BYTES = SIM_FLOATS * 4 + SIM_MOMENTS * 24,
+    SIM_BOXES = 6,
     SIM_MEMORY = 96 << 20 /* bodies of names and versions, of one seed */
 };
 
@@ -101,7 +103,7 @@ struct sim_body {
     enum sim_side from;
     struct head_any head;
     uint64_t length, source, sender_token, token, target;
-    bool flip;
+    bool flip, list;      /* list: the pieces that a PULL wants */
     const uint8_t *ghost; /* the process that took it is dead; these bytes are still on their way */
     int64_t ghost_ns;     /* and land then */
 };
@@ -193,7 +195,11 @@ struct sim_worker {
     struct message old; /* something it once said, of any incarnation */
     uint8_t buffers[OUTSTANDING_MAX][SIM_BODY_BYTES];
     uint8_t made[OUTSTANDING_MAX][SIM_BODY_BYTES]; /* what is not in them yet */
-    uint8_t receive[SIM_BODY_BYTES];
+    uint8_t receive[2 * SIM_BODY_BYTES];           /* a body, and behind it boxes */
+    struct part boxes[SIM_BOXES];                  /* of the pull that is under way: sim_boxes.c */
+    uint64_t places[SIM_BOXES];                    /* in `receive` */
+    struct session_pull_request request;
+    struct piece lists[SIM_SHARDS][SIM_BOXES];
 };
 
 /* What one name has been through. */
@@ -298,6 +304,7 @@ struct reference {
 
 struct sim_counts {
     uint64_t events, gradients, admitted, refused, steps, flushes, pulls, drains, records;
+    uint64_t box_pulls, half_pulls, newer_pulls, unmoved, exact_pulls, not_held;
 #define FAULT_FIELD(name, words) uint64_t name;
     FAULT_MAP(FAULT_FIELD)
 #undef FAULT_FIELD

@@ -112,6 +112,11 @@ void worker_message(struct sim *sim, uint32_t worker, const struct message *mess
 void worker_think(struct sim *sim, uint32_t worker, double factor);
 bool worker_lives(const struct sim *sim, uint32_t worker);
 
+/* sim_boxes.c */
+void boxes_choose(struct sim *sim, uint32_t worker, bool after); /* what it pulls next */
+void boxes_check(struct sim *sim, uint32_t worker, uint64_t version);
+void boxes_unmoved(struct sim *sim, uint32_t worker, uint64_t version);
+
 /* sim_user.c */
 /* sim_group.c */
 bool group_has(const struct sim *sim, uint32_t worker);
@@ -192,6 +197,7 @@ void check_whole_body(struct sim *sim, const struct sim_name *known, uint32_t sl
 void check_landing(struct sim *sim, uint32_t shard, const struct sim_body *body);
 void check_reply(struct sim *sim, uint32_t shard, const struct head_parameters *head);
 void check_left(struct sim *sim, uint32_t shard, const struct sim_body *body);
+void check_rode(struct sim *sim, uint32_t worker, uint64_t version);
 void check_pulled(struct sim *sim, uint32_t worker, uint64_t version);
 void check_stepped(struct sim *sim, uint32_t shard);
 

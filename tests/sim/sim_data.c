@@ -245,8 +245,10 @@ uint8_t *data_address(struct sim *sim, const struct sim_body *body, bool source)
     struct sim_worker *worker = &sim->workers[connection->worker];
     if (!worker_side)
         return shard_address(sim->shards[connection->shard].shard, offset);
+    if (body->list)
+        return (uint8_t *)worker->lists[connection->shard];
     uint8_t *base = source ? worker->buffers[body->buffer] : worker->receive;
-    ASSERT(offset + body->length <= SIM_BODY_BYTES);
+    ASSERT(offset + body->length <= (source ? SIM_BODY_BYTES : sizeof worker->receive));
     return base + offset;
 }
 

@@ -23,6 +23,12 @@ void table_print(const struct sim_counts *counts, uint64_t seeds, double seconds
     row("flushes", counts->flushes, seeds);
     row("drains", counts->drains, seeds);
     row("pulls", counts->pulls, seeds);
+    row("of boxes", counts->box_pulls, seeds);
+    row("of boxes in bfloat16", counts->half_pulls, seeds);
+    row("of what is newer", counts->newer_pulls, seeds);
+    row("... which was nothing", counts->unmoved, seeds);
+    row("of one version exactly", counts->exact_pulls, seeds);
+    row("... which was not held", counts->not_held, seeds);
     printf("  %12s %12s  %s\n", "", "", "what was injected");
 #define FAULT_ROW(name, words) row(words, counts->name, seeds);
     FAULT_MAP(FAULT_ROW)

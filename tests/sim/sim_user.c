@@ -154,7 +154,10 @@ static void pull(struct sim *sim, uint32_t index, bool after)
     worker->since_pull = 0;
     sim->counts.pulls++;
     sim->counts.riding_pulls += after;
-    worker_step(sim, index, (struct session_event){.kind = SESSION_PULL, .after = after});
+    boxes_choose(sim, index, after);
+    worker_step(
+        sim, index,
+        (struct session_event){.kind = SESSION_PULL, .after = after, .pull = worker->request});
 }
 
 static void push_or_wait(struct sim *sim, uint32_t index, uint32_t purpose)

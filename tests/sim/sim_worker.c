@@ -36,6 +36,17 @@ static void send_chunk(struct sim *sim, uint32_t index, const struct session_act
                             .buffer = action->buffer,
                             .sender_token = UINT64_MAX,
                             .flip = false};
+    if (action->kind == SESSION_LIST) {
+        struct head_pull head;
+        memcpy(&head, &action->head, sizeof head);
+        struct piece *list = worker->lists[action->member];
+        head.pieces = session_pull_pieces(&worker->session, action->member, list);
+        body.length = head.pieces * sizeof *list;
+        body.list = true;
+        head.crc = checksum_crc32c(0, list, body.length);
+        memcpy(&body.head, &head, sizeof head);
+        body.flip = sim->hostile && chance(&sim->network, 0.01 * sim->settings.trouble);
+    }
     if (action->kind == SESSION_CHUNK) {
         struct head_chunk head;
         memcpy(&head, &action->head, sizeof head);
@@ -73,6 +84,13 @@ static void words(struct sim *sim, uint32_t index, const struct session_action *
                                               .digest = head.digest};
     sim->counts.riding_words++;
     check_described(sim, index, &describe);
+}
+
+static void take(struct sim *sim, uint32_t index, const struct session_action *action)
+{
+    const struct sim_worker *worker = &sim->workers[index];
+    const uint64_t base = action->box ? worker->places[action->box - 1] : 0;
+    data_take(sim, action->offer, base + action->offset, action->token);
 }
 
 static void verdict(struct sim *sim, uint32_t index, const struct session_action *action)
@@ -136,12 +154,23 @@ static void left(struct sim *sim, uint32_t index)
         worker_restart_later(sim, index);
 }
 
-static void pulled(struct sim *sim, uint32_t index, uint64_t version)
+static void pulled(struct sim *sim, uint32_t index, const struct session_action *action)
 {
     struct sim_worker *worker = &sim->workers[index];
-    check_pulled(sim, index, version);
-    worker->basis = version;
-    worker->pulled_once = true;
+    const bool held = action->status == GRADWEIR_OK;
+    if (!held && !worker->request.exact)
+        sim_fail(sim, "worker %u is refused a version that it has not named", index);
+    if (!held)
+        sim->counts.not_held++;
+    else if (!action->moved)
+        boxes_unmoved(sim, index, action->version);
+    else if (worker->request.boxes_count)
+        boxes_check(sim, index, action->version);
+    else
+        check_pulled(sim, index, action->version);
+    if (held && action->moved)
+        worker->basis = action->version;
+    worker->pulled_once = worker->pulled_once || held;
     worker->pulls++;
     worker->phase = USER_COMPUTING;
     worker_think(sim, index, 1);
@@ -168,12 +197,13 @@ static void carry_out(struct sim *sim, uint32_t index, const struct session_acti
             words(sim, index, action);
         send_chunk(sim, index, action);
         break;
+    case SESSION_LIST:
     case SESSION_CHUNK: send_chunk(sim, index, action); break;
-    case SESSION_TAKE: data_take(sim, action->offer, action->offset, action->token); break;
+    case SESSION_TAKE: take(sim, index, action); break;
     case SESSION_REFUSE: data_refuse(sim, action->offer); break;
     case SESSION_JOINED: sim_tell(sim, "worker %u is in", index); break;
     case SESSION_VERDICT: verdict(sim, index, action); break;
-    case SESSION_PULLED: pulled(sim, index, action->version); break;
+    case SESSION_PULLED: pulled(sim, index, action); break;
     case SESSION_SAY: sim_tell(sim, "worker %u: %s", index, action->message.denied.text); break;
     case SESSION_FAILED: failed(sim, index, action); break;
     case SESSION_LEFT: left(sim, index); break;
@@ -244,6 +274,7 @@ void worker_start(struct sim *sim, uint32_t index)
                                       .layout_hash = sim->model->hash,
                                       .elements = sim->model->elements,
                                       .moments = sim->model->moments,
+                                      .model = sim->model,
                                       .resend_ns = sim->settings.resend_ns,
                                       .retry_ns = sim->settings.retry_ns};
     if (!group_has(sim, index)) /* ranks share one */

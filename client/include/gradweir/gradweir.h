@@ -37,12 +37,15 @@
  *
  * Memory: bound memory stays the caller's. `gradient` is read during push and accumulate only,
  * `parameters` is written during wait (of a pull) and read during offer only. The library has its
- * own buffers, taken at bind: (outstanding + 1) x 4 bytes x elements, and one more each for
- * accumulate, for error feedback, and for a rank whose gradients are not float32.
+ * own buffers: outstanding x 4 bytes x elements, taken at bind; as much for the first pull of all
+ * parameters into bound memory, for the first accumulate, for error feedback, and for a rank whose
+ * gradients are not float32. A pull of boxes, or into other memory, needs none: it lands where the
+ * caller says (gradweir_pull_with).
  *
  * What happened meanwhile (connections, refusals) is kept as events: gradweir_events.
  *
- * Groups of ranks that act as one worker: gradweir_part. */
+ * Groups of ranks that act as one worker: gradweir_part. Slices, bfloat16, only what is newer:
+ * gradweir/pull.h, which comes with this header. */
 #ifndef GRADWEIR_H
 #define GRADWEIR_H
 
@@ -150,6 +153,7 @@ typedef struct gradweir_receipt {
     uint64_t index;         /* of its record in the log */
     uint64_t staleness;     /* versions between its basis and its admission */
     float weight;           /* samples^alpha x decay x clip, before the average divides */
+    uint32_t moved;         /* pull: 1; 0: nothing is newer than what was named, nothing moved */
     uint64_t element;       /* NOT_FINITE: first such element of the model */
     char tensor[64];        /* NOT_FINITE: the tensor's name, "" when merely too large; else "" */
     uint64_t durable; /* push: newest index of the log that a whole checkpoint covers; 0: none */
@@ -275,7 +279,7 @@ GRADWEIR_API gradweir_status gradweir_exchange(gradweir_client *client, uint64_t
 /* Moves what can be moved without waiting: for loops that call nothing else for long. */
 GRADWEIR_API gradweir_status gradweir_progress(gradweir_client *client);
 
-/* The version of the bound parameters (the last pull's); the newest that is known. */
+/* The version of the bound parameters (the last pull into them); the newest that is known. */
 GRADWEIR_API uint64_t gradweir_version(const gradweir_client *client);
 GRADWEIR_API uint64_t gradweir_newest(const gradweir_client *client);
 
@@ -341,5 +345,7 @@ GRADWEIR_API const char *gradweir_library_version(void);
 #ifdef __cplusplus
 }
 #endif
+
+#include <gradweir/pull.h>
 
 #endif
