@@ -30,8 +30,8 @@ class Number(c.Structure):
 
 class Receipt(c.Structure):
     _fields_ = [("status", c.c_int), ("verdict", c.c_int), ("version", c.c_uint64), ("sequence", c.c_uint64),
-                ("index", c.c_uint64), ("staleness", c.c_uint64), ("weight", c.c_float), ("element", c.c_uint64),
-                ("tensor", c.c_char * 64), ("durable", c.c_uint64)]
+                ("index", c.c_uint64), ("staleness", c.c_uint64), ("weight", c.c_float), ("moved", c.c_uint32),
+                ("element", c.c_uint64), ("tensor", c.c_char * 64), ("durable", c.c_uint64)]
 
 
 lib = c.CDLL(os.path.join(BUILD, "libgradweir.so"))
