@@ -234,7 +234,7 @@ static struct control_event *next_by_link(struct control *control)
                    ? told(control, CONTROL_MESSAGE, CONTROL_SERVER)
                    : NULL;
     uint32_t left = control->links;
-    for (uint32_t i = 1; left && i <= control->peers_max; i++) {
+    for (uint32_t i = control->peers_max; left && i >= 1; i--) { /* they are the last ones */
         const struct control_peer *peer = &control->peers[i];
         if (!peer->number || !peer->link)
             continue;
@@ -348,7 +348,7 @@ static bool link_waits(const struct control *control)
 {
     if (control->link)
         return control_link_waits(control->link, true);
-    for (uint32_t i = 1, left = control->links; left && i <= control->peers_max; i++) {
+    for (uint32_t i = control->peers_max, left = control->links; left && i >= 1; i--) {
         const struct control_peer *peer = &control->peers[i];
         if (!peer->number || !peer->link)
             continue;

@@ -1,7 +1,9 @@
-/* Links: control connections within one thread. Messages are encoded as on any other way and lie
- * in a queue of bytes until the other end polls; no socket, no signal, no other thread. */
+/* Links: control connections within one thread. Messages lie in a queue until the other end polls;
+ * no socket, no signal, no other thread. They are copied as they are, as far as they count; a PAGE,
+ * whose data are the sender's, is encoded. */
 #include "common/control_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,12 @@ struct link_queue {
     uint8_t *filling, *reading;
     size_t filled, filling_size;
     size_t count, at, reading_size; /* of reading */
+};
+
+/* Before each message in a queue. */
+struct link_entry {
+    uint32_t bytes;
+    bool encoded;
 };
 
 struct control_link {
@@ -51,13 +59,24 @@ gradweir_status control_link_put(struct control_link *link, bool to_client,
     struct link_queue *queue = &link->to[to_client];
     if (!link->ends[to_client])
         return fail(GRADWEIR_ERR_LOST, "the other end of the link is closed");
-    size_t written;
     while (queue->filling_size < queue->filled + FRAME_BYTES_MAX)
         TRY(grow(queue));
-    TRY(wire_encode(message, queue->filling + queue->filled, FRAME_BYTES_MAX, &written));
-    queue->filled += written;
+    struct link_entry entry = {.encoded = message->kind == MESSAGE_PAGE};
+    uint8_t *place = queue->filling + queue->filled;
+    size_t bytes = message_used(message);
+    if (entry.encoded)
+        TRY(wire_encode(message, place + sizeof entry, MESSAGE_BYTES_MAX, &bytes));
+    else
+        memcpy(place + sizeof entry, message, bytes);
+    entry.bytes = (uint32_t)bytes;
+    memcpy(place, &entry, sizeof entry);
+    queue->filled += sizeof entry + bytes;
     return GRADWEIR_OK;
 }
+
+static_assert(sizeof(struct link_entry) + sizeof(struct message) <= FRAME_BYTES_MAX &&
+                  sizeof(struct link_entry) + MESSAGE_BYTES_MAX <= FRAME_BYTES_MAX,
+              "a message has room");
 
 static void turn_over(struct link_queue *queue)
 {
@@ -77,11 +96,17 @@ bool control_link_next(struct control_link *link, bool at_client, struct wire_de
         return false;
     if (queue->at == queue->count)
         turn_over(queue);
+    struct link_entry entry;
+    memcpy(&entry, queue->reading + queue->at, sizeof entry);
+    const uint8_t *bytes = queue->reading + queue->at + sizeof entry;
+    queue->at += sizeof entry + entry.bytes;
+    if (!entry.encoded) {
+        memcpy(message, bytes, entry.bytes);
+        return true;
+    }
     size_t used = 0;
-    const gradweir_status status =
-        wire_decode(decoder, queue->reading + queue->at, queue->count - queue->at, &used, message);
+    const gradweir_status status = wire_decode(decoder, bytes, entry.bytes, &used, message);
     ASSERT(status == GRADWEIR_OK); /* we wrote it */
-    queue->at += used;
     return true;
 }
 

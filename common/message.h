@@ -359,6 +359,9 @@ struct message {
     };
 };
 
+/* Bytes of a message that count, from its start; not of a PAGE, whose data lie elsewhere. */
+size_t message_used(const struct message *message);
+
 /* The kind's name for people, "?" for a number that is none. */
 const char *message_name(uint32_t kind);
 

@@ -4,8 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Bytes from the record's start that count. */
-static size_t used(const struct record *record)
+size_t record_used(const struct record *record)
 {
     const size_t head = offsetof(struct record, admit);
     switch (record->kind) {
@@ -20,5 +19,5 @@ static size_t used(const struct record *record)
 
 void record_copy(struct record *to, const struct record *from)
 {
-    memcpy(to, from, used(from));
+    memcpy(to, from, record_used(from));
 }

@@ -202,8 +202,9 @@ struct record {
 const char *record_name(uint32_t kind);
 const char *verdict_name(uint32_t verdict);
 
-/* Copies what counts of a record: of its union the kind's own part, of a STEP no more than its
- * entries. What lies behind that in `to` stays as it is. */
+/* Bytes of a record that count, from its start: of its union the kind's own part, of a STEP no more
+ * than its entries. record_copy leaves what lies behind them in `to` as it is. */
+size_t record_used(const struct record *record);
 void record_copy(struct record *to, const struct record *from);
 
 /* The record as canonical bytes (MessagePack, the same encoder as the wire). Writes at most

@@ -3,12 +3,16 @@
  * one's own. */
 #include "client/trainer/learner_remote.h"
 
+#include "client/trainer/pace.h"
+
 #include <gradweir/gradweir.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const double REPORT_S = 0.2;
 
 enum { JOIN_MS = 10000, SHARED = 2, STATUS_BYTES = 1 << 20 };
 
@@ -22,6 +26,7 @@ struct learner_remote {
     float *parameters, *gradient;
     bool rides;                        /* a pull follows each push */
     gradweir_ticket pushed;            /* 0: its verdict is known */
+    double reported_s;                 /* when it told its numbers last; 0: never */
     gradweir_ticket riding;            /* the pull that went with it; 0: it has been waited for */
     struct statistics pending[SHARED]; /* what no admitted push has carried yet */
     struct statistics carried[SHARED]; /* what the push under way carries: bound as gradient */
@@ -153,10 +158,15 @@ static gradweir_status share(struct learner *learner, enum learner_shared name,
     return GRADWEIR_OK;
 }
 
-/* Nobody answers, and a number that was lost is followed by the next one. */
+/* Nobody answers, and a number that was lost is followed by the next one. People read them, so a
+ * worker that is through with a rollout in milliseconds does not tell each. */
 static void report(struct learner *learner, double mean_return, double kl)
 {
-    const struct learner_remote *remote = (const struct learner_remote *)learner;
+    struct learner_remote *remote = (struct learner_remote *)learner;
+    const double now_s = pace_wall_seconds();
+    if (remote->reported_s > 0 && now_s - remote->reported_s < REPORT_S)
+        return;
+    remote->reported_s = now_s;
     const gradweir_number numbers[] = {{"return", mean_return}, {"kl", kl}};
     (void)gradweir_report(remote->client, numbers, 2);
 }
