@@ -19,6 +19,8 @@ static const struct tool_command commands[] = {
     {"top", "", "a line a second of how the job goes", tool_top},
     {"tune", "SETTING VALUE", "changes a live setting, for everybody at one place of the order",
      tool_tune},
+    {"bench", "", "how fast this machine pulls from the job, and pushes if it is asked to",
+     tool_bench},
     {"doctor", "", "whether this machine can work with the job, part by part", tool_doctor},
     {"replay", "DIR [--until VERSION] [--shards N] [--without WORKER]",
      "repeats a recorded run to the bit", tool_of_server},
@@ -133,7 +135,8 @@ uint32_t tool_timeout_ms(const struct tool_arguments *arguments)
     return (uint32_t)(settings_duration(arguments->settings, "timeout") / 1000000);
 }
 
-gradweir_client *tool_connect(const struct tool_arguments *arguments, const char *identity)
+gradweir_client *tool_connect_as(const struct tool_arguments *arguments, const char *identity,
+                                 uint32_t role)
 {
     const struct settings *settings = arguments->settings;
     const char *given = settings_text(settings, "identity");
@@ -148,13 +151,18 @@ gradweir_client *tool_connect(const struct tool_arguments *arguments, const char
         snprintf(beside, sizeof beside, "%s/tool%s%s", given, identity[0] ? "-" : "", identity);
         options.identity = beside;
     }
-    options.role = GRADWEIR_READER;
+    options.role = role;
     options.insecure = settings_bool(settings, "insecure");
     options.connect_timeout_ms = tool_timeout_ms(arguments);
     if (gradweir_open(&options, &client) == GRADWEIR_OK)
         return client;
     tool_fail("%s", gradweir_last_error());
     return NULL;
+}
+
+gradweir_client *tool_connect(const struct tool_arguments *arguments, const char *identity)
+{
+    return tool_connect_as(arguments, identity, GRADWEIR_READER);
 }
 
 char *tool_status_text(gradweir_client *client, uint32_t timeout_ms)

@@ -61,6 +61,8 @@ void tool_arguments_end(struct tool_arguments *arguments);
 /* Connects to --servers within --timeout, to read only; says why not on stderr and gives NULL.
  * `identity` counts when no other is given, and no keys. */
 gradweir_client *tool_connect(const struct tool_arguments *arguments, const char *identity);
+gradweir_client *tool_connect_as(const struct tool_arguments *arguments, const char *identity,
+                                 uint32_t role); /* enum gradweir_role */
 uint32_t tool_timeout_ms(const struct tool_arguments *arguments);
 
 /* The status page, checked to be JSON; to be freed. NULL when it did not come: stderr says why. */
@@ -76,6 +78,7 @@ int tool_become_server(char **argv);
 int tool_status(const struct tool_command *command, int argc, char **argv);
 int tool_top(const struct tool_command *command, int argc, char **argv);
 int tool_tune(const struct tool_command *command, int argc, char **argv);
+int tool_bench(const struct tool_command *command, int argc, char **argv);
 int tool_doctor(const struct tool_command *command, int argc, char **argv);
 int tool_keygen(const struct tool_command *command, int argc, char **argv);
 int tool_of_server(const struct tool_command *command, int argc, char **argv);

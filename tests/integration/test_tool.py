@@ -85,6 +85,28 @@ class Running(unittest.TestCase):
             self.assertIn(part, self.ask("tune", setting, value, code=code).stderr)
         self.assertIn("SETTING VALUE", self.ask("tune", "window", code=2).stderr)
 
+    def test_bench_pulls_from_a_job_and_pushes_only_where_it_is_asked_to(self):
+        told = tool("bench", "--servers", self.server.address)
+        self.assertEqual(told.returncode, 1)
+        self.assertIn("no worker has brought a model", told.stderr)
+        self.worker()
+        before = self.status()["version"]
+        row = json.loads(self.ask("bench", "--seconds", "0.1", "--gbit", "8", "--json").stdout)
+        self.assertEqual((row["case"], row["bytes"], row["shards"], row["perftest_gbps"]), ("pull", 12000, 2, None))
+        self.assertLessEqual(row["p50_us"], row["p99_us"])
+        self.assertAlmostEqual(row["wire_ratio"], row["goodput_gbps"], delta=1e-3 * row["goodput_gbps"])
+        self.assertEqual(self.status()["version"], before)
+        told = self.ask("bench", "--push", "--size", "4KiB", code=1)
+        self.assertIn("the servers keep this model", told.stderr)
+        self.assertIn("the model differs from the servers'", told.stderr)
+        self.assertEqual(tool("bench", "--seconds", "x").returncode, 2)
+
+    def test_bench_pushes_zeros_into_servers_without_a_model(self):
+        rows = [json.loads(line) for line in self.ask("bench", "--push", "--size", "4KiB", "--seconds", "0.1", "--json").stdout.splitlines()]
+        self.assertEqual([row["case"] for row in rows], ["pull", "push"])
+        self.assertEqual(rows[1]["refused"], 0)
+        self.assertGreater(self.status()["version"], 0)
+
     def test_doctor_tries_every_part_and_says_what_it_did_not(self):
         told = self.ask("doctor").stdout
         self.assertIn("not checked: the data plane", told)
