@@ -2,9 +2,9 @@
 #include "tests/bench/gauge_children.h"
 
 #include "common/clock.h"
-#include "common/histogram.h"
 #include "tests/bench/floor.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const double reference_s = 0.05;
@@ -17,8 +17,9 @@ struct live {
     struct floor *floor;
     uint32_t work;
     struct gauge_values goodput, memcpy, floor_rate, floor_ratio, perftest, perftest_ratio;
-    struct gauge_values server_cpu, worker_cpu, operations, latency;
-    struct histogram latencies;
+    struct gauge_values server_cpu, worker_cpu, operations, wire_us;
+    uint32_t *latencies_ns; /* of all operations; the array grows, it is nobody's server */
+    size_t latencies_count, latencies_room;
     uint64_t all, refused, pulls;
 };
 
@@ -47,9 +48,37 @@ static double reference(struct live *live, double *floor)
     const double wire = gauge_perftest_bandwidth(live->gauge->transport, live->gauge->bytes);
     gauge_add(&live->perftest, wire);
     if (live->work == GAUGE_EXCHANGE)
-        gauge_add(&live->latency,
+        gauge_add(&live->wire_us,
                   gauge_perftest_latency(live->gauge->transport, live->gauge->bytes));
     return wire;
+}
+
+static void keep_latencies(struct live *live, const uint32_t *from, uint32_t count)
+{
+    if (live->latencies_count + count > live->latencies_room) {
+        const size_t room = 2 * (live->latencies_count + count);
+        uint32_t *more = realloc(live->latencies_ns, room * sizeof *more);
+        if (!more)
+            return; /* the percentiles are then those of what was kept */
+        live->latencies_ns = more;
+        live->latencies_room = room;
+    }
+    memcpy(live->latencies_ns + live->latencies_count, from, count * sizeof *from);
+    live->latencies_count += count;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Of the sorted latencies, in us. */
+static double latency(const struct live *live, double share)
+{
+    if (live->latencies_count == 0)
+        return GAUGE_NONE;
+    return 1e-3 * live->latencies_ns[(size_t)(share * (double)(live->latencies_count - 1))];
 }
 
 static double count_results(struct live *live, const struct gauge_result *results, double *cpu_s)
@@ -63,8 +92,8 @@ static double count_results(struct live *live, const struct gauge_result *result
         cpu_ns += result->cpu_ns;
         begin_ns = result->begin_ns < begin_ns ? result->begin_ns : begin_ns;
         end_ns = result->end_ns > end_ns ? result->end_ns : end_ns;
-        for (uint32_t k = 0; k < result->latencies_count; k++)
-            histogram_add(&live->latencies, live->children.workers[i].shared->latencies_ns[k]);
+        keep_latencies(live, live->children.workers[i].shared->latencies_ns,
+                       result->latencies_count);
     }
     live->all += operations;
     *cpu_s = 1e-9 * (double)cpu_ns;
@@ -119,8 +148,9 @@ static void report(struct live *live)
     row.worker_cpu_s_per_gb = gauge_median(&live->worker_cpu);
     row.rss_mib = live->children.server_rss_mib;
     row.plan_mib = gauge_plan_mib(live->gauge);
-    row.p50_us = 1e-3 * (double)histogram_percentile(&live->latencies, 0.5);
-    row.p99_us = 1e-3 * (double)histogram_percentile(&live->latencies, 0.99);
+    qsort(live->latencies_ns, live->latencies_count, sizeof *live->latencies_ns, compare);
+    row.p50_us = latency(live, 0.5);
+    row.p99_us = latency(live, 0.99);
     row.ops_per_s = gauge_median(&live->operations);
     gauge_extra(&row, "goodput_min", gauge_percentile(&live->goodput, 0));
     gauge_extra(&row, "goodput_max", gauge_percentile(&live->goodput, 1));
@@ -128,7 +158,7 @@ static void report(struct live *live)
     gauge_extra(&row, "floor_ratio_max", gauge_percentile(&live->floor_ratio, 1));
     gauge_extra(&row, "perftest_ratio_min", gauge_percentile(&live->perftest_ratio, 0));
     gauge_extra(&row, "perftest_ratio_max", gauge_percentile(&live->perftest_ratio, 1));
-    gauge_extra(&row, "perftest_lat_us", gauge_median(&live->latency));
+    gauge_extra(&row, "perftest_lat_us", gauge_median(&live->wire_us));
     gauge_extra(&row, "operations", (double)live->all);
     gauge_extra(&row, "refused", (double)live->refused);
     gauge_extra(&row, "pulls_per_exchange",
@@ -163,7 +193,6 @@ int gauge_live(const struct gauge *gauge)
     static struct live live;
     live.gauge = gauge;
     live.work = work_of(gauge->command);
-    histogram_init(&live.latencies);
     const gradweir_status status = run(&live);
     if (status == GRADWEIR_OK)
         report(&live);
@@ -171,5 +200,6 @@ int gauge_live(const struct gauge *gauge)
         fprintf(stderr, "gradweir-bench: %s\n", fail_reason());
     gauge_end(&live.children);
     floor_close(live.floor);
+    free(live.latencies_ns);
     return status == GRADWEIR_OK ? 0 : 1;
 }
