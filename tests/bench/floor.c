@@ -164,6 +164,22 @@ static char *cut(struct floor *floor, size_t *used, size_t bytes)
     return piece;
 }
 
+void *floor_memory(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+void floor_memory_free(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, bytes);
+}
+
 static bool take_memory(struct floor *floor)
 {
     const size_t ring = floor->count * floor->bytes;
@@ -215,7 +231,7 @@ void floor_close(struct floor *floor)
 {
     if (!floor)
         return;
-    munmap(floor->memory, floor->memory_bytes);
+    floor_memory_free(floor->memory, floor->memory_bytes);
     free(floor);
 }
 

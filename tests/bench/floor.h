@@ -74,6 +74,11 @@ double floor_triad(struct floor *floor, double seconds);
 /* The same on memory of one's own: three arrays of n floats. For several threads. */
 double floor_triad_on(float *a, const float *b, const float *c, size_t n, double seconds);
 
+/* Zeroed memory at a page's border, in large pages where the machine gives them, every one touched;
+ * NULL without. */
+void *floor_memory(size_t bytes);
+void floor_memory_free(void *memory, size_t bytes);
+
 /* Which ways were chosen, for people: "v4, land past the cache". */
 const char *floor_ways(const struct floor *floor);
 

@@ -141,15 +141,14 @@ static double triad_rate(struct triad *triads, uint32_t threads)
     return all;
 }
 
+/* Arrays twice as long as a gradient: in all, about what a step of Adam touches. */
 static gradweir_status open_triads(const struct gauge *gauge, struct triad *triads)
 {
-    const uint64_t bytes = gauge->bytes > FLOOR_ROTATION ? gauge->bytes : FLOOR_ROTATION;
     for (uint32_t i = 0; i < gauge->threads; i++) {
-        triads[i].n = bytes / sizeof(float) / gauge->threads / 16 * 16;
-        triads[i].memory = aligned_alloc(64, 3 * triads[i].n * sizeof(float));
+        triads[i].n = 2 * gauge->elements / gauge->threads / 16 * 16 + 16;
+        triads[i].memory = floor_memory(3 * triads[i].n * sizeof(float));
         if (!triads[i].memory)
             return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the triad");
-        memset(triads[i].memory, 0, 3 * triads[i].n * sizeof(float));
     }
     return GRADWEIR_OK;
 }
@@ -295,7 +294,7 @@ int gauge_step(const struct gauge *gauge)
     close_run(&step.other);
     floor_close(step.floor);
     for (uint32_t i = 0; i < GAUGE_THREADS_MAX; i++)
-        free(step.triads[i].memory);
+        floor_memory_free(step.triads[i].memory, 3 * step.triads[i].n * sizeof(float));
     host_options_free(&other);
     settings_free(settings);
     return status == GRADWEIR_OK ? 0 : wrong || status == GRADWEIR_ERR_INVALID ? 2 : 1;

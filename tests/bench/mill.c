@@ -1,11 +1,13 @@
 #include "tests/bench/mill.h"
 
 #include "common/clock.h"
+#include "common/device.h"
 #include "common/wire.h"
 #include "server/shard/shard_local.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SHARD = 1, WORKER = 2, POST_MAX = 1024, LAYOUT_BYTES = 4096, STEP_NS = 1000 };
 
@@ -18,6 +20,8 @@ struct letter {
 
 struct mill {
     const struct host_options *host;
+    const struct device *device; /* NULL: one thread, this one */
+    struct device_state *device_state;
     struct order_options options;
     struct order *order;
     struct order_actions actions;
@@ -94,14 +98,77 @@ static gradweir_status make_shard(struct mill *mill)
     return GRADWEIR_OK;
 }
 
+/* As a server's shard gives its jobs to several threads, but that nothing else waits meanwhile. */
+static void compute(struct mill *mill, const struct shard_action *job)
+{
+    struct shard *shard = mill->shard->shard;
+    struct arithmetic_work work;
+    struct device_done done;
+    shard_work(shard, &work);
+    const gradweir_status status =
+        job->kind == SHARD_AVERAGE
+            ? mill->device->accumulate(mill->device_state, 0,
+                                       &(struct device_accumulate){.plan = shard_plan(shard),
+                                                                   .sources = work.sources,
+                                                                   .average = shard_average(shard),
+                                                                   .begin = job->begin,
+                                                                   .end = job->end})
+            : mill->device->step(mill->device_state, 0,
+                                 &(struct device_step){.plan = shard_plan(shard),
+                                                       .work = &work,
+                                                       .begin = job->begin,
+                                                       .end = job->end});
+    ASSERT(status == GRADWEIR_OK);
+    while (mill->device->poll(mill->device_state, &done, 1) == 0)
+        ;
+    ASSERT(done.status == GRADWEIR_OK);
+    if (job->kind == SHARD_AVERAGE)
+        shard_measure_average(shard, mill->shard->arithmetic, job->begin, job->end);
+    else
+        shard_measure_update(shard, mill->shard->arithmetic, job->begin, job->end);
+}
+
+/* What shard_local_event does, with the device's threads; the core never has two jobs out. */
+static void shard_event(struct mill *mill, const struct shard_event *event)
+{
+    struct shard_local *local = mill->shard;
+    struct shard_event next = *event;
+    local->outbox_count = 0;
+    for (bool any = true; any;) {
+        struct shard_action job = {.kind = SHARD_SAY};
+        any = false;
+        shard_step(local->shard, &next, &local->actions);
+        for (uint32_t i = 0; i < local->actions.count; i++) {
+            const struct shard_action *action = &local->actions.items[i];
+            if (action->kind == SHARD_AVERAGE || action->kind == SHARD_STEP) {
+                ASSERT(!any);
+                any = true;
+                job = *action;
+            } else {
+                ASSERT(local->outbox_count < local->outbox_max);
+                local->outbox[local->outbox_count++] = *action;
+            }
+        }
+        if (any)
+            compute(mill, &job);
+        next = (struct shard_event){.kind = SHARD_DONE,
+                                    .now_ns = event->now_ns,
+                                    .token = job.token,
+                                    .not_finite = UINT64_MAX};
+    }
+}
+
 static void shard_hears(struct mill *mill, const struct message *message)
 {
     if (!mill->shard)
         return;
     const uint64_t begin = clock_now_ns();
-    shard_local_event(
-        mill->shard,
-        &(struct shard_event){.kind = SHARD_MESSAGE, .now_ns = mill->now_ns, .message = message});
+    const struct shard_event event = {
+        .kind = SHARD_MESSAGE, .now_ns = mill->now_ns, .message = message};
+    if (mill->device)
+        shard_event(mill, &event);
+    else
+        shard_local_event(mill->shard, &event);
     mill->shard_ns += clock_now_ns() - begin;
     for (uint32_t i = 0; i < mill->shard->outbox_count; i++) {
         const struct shard_action *action = &mill->shard->outbox[i];
@@ -234,21 +301,33 @@ static gradweir_status make(struct mill *mill, uint64_t elements)
     return start(mill);
 }
 
+static gradweir_status open_device(struct mill *mill, uint32_t threads)
+{
+    const struct device_options options = {
+        .simd = mill->host->simd,
+        .threads = threads,
+        .crowded = (long)threads > sysconf(_SC_NPROCESSORS_ONLN),
+    };
+    if (threads < 2)
+        return GRADWEIR_OK;
+    TRY(device_cpu.open(&options, &mill->device_state));
+    mill->device = &device_cpu;
+    return GRADWEIR_OK;
+}
+
 gradweir_status mill_open(const struct host_options *host, uint64_t elements, uint32_t threads,
                           struct mill **mill)
 {
     struct mill *made = calloc(1, sizeof *made);
     if (!made)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for a mill");
-    if (threads > 1) {
-        free(made);
-        return fail(GRADWEIR_ERR_UNSUPPORTED, "a shard's step has one thread in this version");
-    }
     made->host = host;
     made->options = host->order;
     made->options.flush_after_ns = -1;
     made->now_ns = (int64_t)CLOCK_SECOND;
-    const gradweir_status status = make(made, elements);
+    gradweir_status status = open_device(made, threads);
+    if (status == GRADWEIR_OK)
+        status = make(made, elements);
     if (status == GRADWEIR_OK)
         *mill = made;
     else
@@ -261,6 +340,8 @@ void mill_close(struct mill *mill)
     if (!mill)
         return;
     shard_local_close(mill->shard);
+    if (mill->device)
+        mill->device->close(mill->device_state);
     order_free(mill->order);
     model_free(mill->model);
     free(mill->actions.items);
