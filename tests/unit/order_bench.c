@@ -43,8 +43,7 @@ static void run(struct bench *bench, const struct order_event *event)
     for (uint32_t i = 0; i < bench->actions.count; i++) {
         const struct order_action *action = &bench->actions.items[i];
         if (action->kind == ORDER_APPEND) {
-            cr_assert_lt(action->message.record.index, BENCH_LOG);
-            bench->log[action->message.record.index] = action->message.record;
+            bench->log[action->message.record.index % BENCH_LOG] = action->message.record;
         }
     }
 }
@@ -262,19 +261,25 @@ uint32_t bench_count(const struct bench *bench, uint32_t action)
     return count;
 }
 
+static uint64_t oldest(const struct bench *bench)
+{
+    const uint64_t index = order_ledger(bench->order)->index;
+    return index < BENCH_LOG ? 1 : index - BENCH_LOG + 1;
+}
+
 const struct record *bench_record(const struct bench *bench, uint32_t kind)
 {
     const struct record *found = NULL;
-    for (uint64_t i = 1; i <= order_ledger(bench->order)->index; i++)
-        if (bench->log[i].kind == kind)
-            found = &bench->log[i];
+    for (uint64_t i = oldest(bench); i <= order_ledger(bench->order)->index; i++)
+        if (bench->log[i % BENCH_LOG].kind == kind)
+            found = &bench->log[i % BENCH_LOG];
     return found;
 }
 
 uint32_t bench_records(const struct bench *bench, uint32_t kind)
 {
     uint32_t count = 0;
-    for (uint64_t i = 1; i <= order_ledger(bench->order)->index; i++)
-        count += bench->log[i].kind == kind;
+    for (uint64_t i = oldest(bench); i <= order_ledger(bench->order)->index; i++)
+        count += bench->log[i % BENCH_LOG].kind == kind;
     return count;
 }

@@ -16,7 +16,7 @@ struct bench {
     struct model *model;
     uint8_t layout[256];
     size_t layout_bytes;
-    struct record log[BENCH_LOG]; /* by index */
+    struct record log[BENCH_LOG]; /* the newest, by index modulo its length */
     uint64_t logged;              /* what the shards have been made to say */
     uint32_t shards;
     bool first;     /* the first parameters are in */
@@ -65,7 +65,7 @@ const struct message *bench_sent(const struct bench *bench, uint32_t peer, uint3
                                  uint32_t n);
 uint32_t bench_count(const struct bench *bench, uint32_t action);
 
-/* The newest record of a kind, or NULL; how many there are. */
+/* Of the newest BENCH_LOG records: the last of a kind, or NULL; how many there are. */
 const struct record *bench_record(const struct bench *bench, uint32_t kind);
 uint32_t bench_records(const struct bench *bench, uint32_t kind);
 
