@@ -299,6 +299,10 @@ bool ranks_introduced(struct order *order, struct peer *peer, const struct messa
 void ranks_ask(struct order *order); /* for the parts of the next one that has not told */
 void ranks_page(struct order *order, struct peer *peer, const struct message_page *page);
 bool ranks_ready(struct order *order, const struct peer *peer); /* all of its group are here */
+/* For the status page, a bit per rank: of a group that is not in yet, those that are not here with
+ * their parts (one of its peers speaks for all; 0 for the others); of a live worker, those lost. */
+uint32_t ranks_absent(const struct order *order, const struct peer *peer);
+uint32_t ranks_missing(const struct order *order, uint32_t index);
 void ranks_take(struct order *order, struct peer *peer);
 bool ranks_over(struct order *order, struct peer *peer); /* and it was told so */
 void ranks_lost(struct order *order, struct peer *peer);

@@ -71,6 +71,22 @@ static void put_settings(struct page *page, const struct order *order)
              order->options.queue);
 }
 
+/* Of a group only. */
+static void put_ranks(struct page *page, const struct order *order, uint32_t index)
+{
+    const uint32_t ranks = order->workers[index].ranks, missing = ranks_missing(order, index);
+    const char *comma = "";
+    if (ranks == 0)
+        return;
+    page_put(page, "\"ranks\":%u,\"ranks_missing\":[", ranks);
+    for (uint32_t r = 0; r < ranks; r++)
+        if (missing >> r & 1) {
+            page_put(page, "%s%u", comma, r);
+            comma = ",";
+        }
+    page_put(page, "],");
+}
+
 static void put_workers(struct page *page, const struct order *order)
 {
     page_put(page, ",\"workers\":[");
@@ -89,6 +105,7 @@ static void put_workers(struct page *page, const struct order *order)
                  known->last_sequence, worker->held, worker->asked - worker->granted);
         put_verdicts(page, known->verdicts);
         page_put(page, ",");
+        put_ranks(page, order, i);
         reports_put(page, worker);
         page_put(page, "}");
     }

@@ -4,7 +4,8 @@
  *   the layout, the first parameters    a shard that is away, takes its memory, or is silent
  *   a window that is not full           a landing on a shard
  *   a place                             a record that a shard has not logged
- *   a round of mode = sync              a shard's sums, its step, its pinned parameter slot */
+ *   a round of mode = sync              a shard's sums, its step, its pinned parameter slot
+ *   a rank of a group, its share */
 #include "common/page.h"
 #include "server/coordinator/order_internal.h"
 
@@ -132,6 +133,50 @@ static void wait_landings(struct waits *waits)
     }
 }
 
+/* Groups that are not whole: before they are in, and behind the loss of a rank. */
+static void wait_ranks(struct waits *waits)
+{
+    const struct order *order = waits->order;
+    for (uint32_t i = 0; i < order->peers_max; i++) {
+        const struct peer *peer = &order->peers[i];
+        const uint32_t absent = ranks_absent(order, peer);
+        for (uint32_t r = 0; absent >> r; r++)
+            if (absent >> r & 1)
+                wait_line(waits,
+                          "worker %s is not in: it waits for its rank %u of %u, or its parts",
+                          peer->join.identity, r, peer->rank.ranks);
+    }
+    for (uint32_t i = 0; i < order->ledger.workers_count; i++) {
+        const uint32_t missing = ranks_missing(order, i);
+        for (uint32_t r = 0; missing >> r; r++)
+            if (missing >> r & 1)
+                wait_line(waits,
+                          "worker %s waits for its rank %u of %u, lost since %.1f s: it is out "
+                          "after %.1f s",
+                          who(waits, i), r, order->workers[i].ranks,
+                          since(waits, order->workers[i].lost_ns),
+                          (double)order->options.lease_ns * 1e-9);
+    }
+}
+
+static void wait_shares(struct waits *waits)
+{
+    const struct order *order = waits->order;
+    for (uint32_t i = 0; i < order->slots_count; i++) {
+        const struct order_slot *slot = &order->slots[i];
+        const uint32_t ranks = order->workers[slot->name.worker].ranks;
+        if (slot->state != SLOT_PLACED || slot->shares == 0)
+            continue;
+        for (uint32_t r = 0; r < ranks; r++)
+            if (!(slot->shares >> r & 1))
+                wait_line(waits,
+                          "gradient %" PRIu64 " of %s waits for the share of its rank %u since "
+                          "%.1f s",
+                          slot->name.sequence, who(waits, slot->name.worker), r,
+                          since(waits, slot->since_ns));
+    }
+}
+
 static void wait_places(struct waits *waits)
 {
     const struct order *order = waits->order;
@@ -194,6 +239,8 @@ void order_waits(const struct order *order, int64_t now_ns, struct page *page)
     page_put(page, ",\"waits\":[");
     wait_beginning(&waits);
     wait_shards(&waits);
+    wait_ranks(&waits);
+    wait_shares(&waits);
     wait_landings(&waits);
     wait_places(&waits);
     wait_window(&waits);

@@ -137,6 +137,35 @@ bool ranks_ready(struct order *order, const struct peer *peer)
     return true;
 }
 
+uint32_t ranks_absent(const struct order *order, const struct peer *peer)
+{
+    uint32_t here = 0;
+    if (peer->state != PEER_JOINING || peer->rank.ranks == 0)
+        return 0;
+    for (uint32_t i = 0; i < order->peers_max; i++) {
+        const struct peer *other = &order->peers[i];
+        if ((other->state != PEER_JOINING && other->state != PEER_WORKER) ||
+            other->rank.ranks == 0 || !siblings(other, peer))
+            continue;
+        if (other->state == PEER_JOINING && other < peer)
+            return 0; /* that one speaks for all */
+        if (other->parts)
+            here |= 1u << other->rank.rank;
+    }
+    return ~here & (uint32_t)((UINT64_C(1) << peer->rank.ranks) - 1);
+}
+
+uint32_t ranks_missing(const struct order *order, uint32_t index)
+{
+    const struct order_worker *worker = &order->workers[index];
+    uint32_t missing = 0;
+    if (order->ledger.workers[index].state != WORKER_LIVE)
+        return 0;
+    for (uint32_t r = 0; r < worker->ranks; r++)
+        missing |= (worker->rank_peers[r] == 0 && !(worker->byes >> r & 1) ? 1u : 0u) << r;
+    return missing;
+}
+
 bool ranks_own(const struct order *order, const struct peer *peer)
 {
     const struct order_worker *worker = &order->workers[peer->index];

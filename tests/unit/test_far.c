@@ -99,7 +99,7 @@ static void leap_order(struct order *order, uint64_t by)
     order->workers[0].asked += by;
     order->workers[0].granted += by;
     for (uint32_t i = 0; i < order->options.shards; i++) {
-        order->members[i].logged += by;
+        order->logged[i] += by;
         order->members[i].stepped += by;
     }
 }

@@ -254,6 +254,36 @@ Test(order_ranks, a_missing_rank_that_comes_back_goes_on_where_it_was)
     cr_assert_eq(bench_records(&bench, RECORD_ADMIT), 1);
 }
 
+static bool says(const char *sentence)
+{
+    static char text[32768];
+    order_status(bench.order, bench.now_ns, text, sizeof text);
+    return strstr(text, sentence) != NULL;
+}
+
+Test(order_ranks, whoever_is_missing_of_a_group_is_named_on_the_status_page)
+{
+    join_rank(0, 2);
+    cr_assert(says("worker z is not in: it waits for its rank 0 of 2, or its parts"));
+    tell(0, 2, 0, 100);
+    cr_assert(!says("its rank 0") && says("worker z is not in: it waits for its rank 1 of 2"));
+    join_rank(1, 2);
+    tell(1, 2, 100, bench.model->elements - 100);
+    bench_log(&bench);
+    cr_assert(!says("waits for its rank") && says("\"ranks\":2,\"ranks_missing\":[],"));
+    const struct message_place place = place_of(1, 0);
+    const struct message_describe zero = share_of(&place, 0);
+    describe(0, &zero);
+    bench_tick(&bench, 1000000000);
+    cr_assert(says("gradient 1 of z waits for the share of its rank 1 since 1.0 s"));
+    bench_event(&bench, ORDER_LOST, peer_of(1));
+    bench_tick(&bench, 500000000);
+    cr_assert(says("worker z waits for its rank 1 of 2, lost since 0.5 s: it is out after 2.0 s"));
+    cr_assert(says("\"ranks_missing\":[1],"));
+    bench_tick(&bench, bench.options.lease_ns);
+    cr_assert(!says("waits for its rank") && !says("waits for the share"));
+}
+
 Test(order_ranks, a_dead_rank_costs_the_unfinished_gradient_and_the_others_are_told)
 {
     group_here();
