@@ -4,6 +4,7 @@
 #include "common/status.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <time.h>
 
 static uint64_t read_clock(clockid_t which)
@@ -22,6 +23,17 @@ uint64_t clock_now_ns(void)
 uint64_t clock_cpu_ns(void)
 {
     return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void clock_wall_time(char *text, size_t size)
+{
+    struct timespec now;
+    struct tm parts;
+    ASSERT(size >= 17);
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &parts);
+    const size_t used = strftime(text, size, "%H:%M:%S", &parts);
+    snprintf(text + used, size - used, ".%06ldZ", now.tv_nsec / 1000);
 }
 
 void clock_wall_name(char *text, size_t size)

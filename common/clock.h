@@ -22,6 +22,9 @@ uint64_t clock_cpu_ns(void);
 /* "20260131-235959" in UTC, for names of files. Needs 16 bytes; ASSERTs it. */
 void clock_wall_name(char *text, size_t size);
 
+/* "23:59:59.123456Z", the time of day in UTC, for people. Needs 17 bytes; ASSERTs it. */
+void clock_wall_time(char *text, size_t size);
+
 /* The deadline `wait_ns` after now; never wraps, DEADLINE_NEVER stays never. */
 uint64_t deadline_after(uint64_t now_ns, uint64_t wait_ns);
 

@@ -226,6 +226,22 @@ static const char *whose(const char *mine)
                : "";
 }
 
+/* The file may be there, and yet there was no key in it. */
+static gradweir_status check_whole(const char *path, const char *mine)
+{
+    char file[1100];
+    struct stat there;
+    snprintf(file, sizeof file, "%.1000s/%s.secret", path, mine);
+    if (stat(file, &there) != 0)
+        return GRADWEIR_OK;
+    return fail(
+        GRADWEIR_ERR_INVALID,
+        "keys: %s (%lld bytes) has no whole line \"secret %s KEY\": it was cut short. Take it "
+        "from where it was made, or remove both of its halves and make a new pair "
+        "(gradweir-server keygen)",
+        file, (long long)there.st_size, mine);
+}
+
 static gradweir_status read_all(struct key_table *keys, const char *path, const char *mine)
 {
     struct stat there;
@@ -234,6 +250,8 @@ static gradweir_status read_all(struct key_table *keys, const char *path, const 
         return fail(GRADWEIR_ERR_IO, "keys: %s: %s", path, strerror(errno));
     const bool is_folder = S_ISDIR(there.st_mode);
     TRY(is_folder ? read_folder(keys, path, mine) : read_file(keys, path, mine));
+    if (!keys->secret[0] && is_folder && mine[0])
+        TRY(check_whole(path, mine));
     if (!keys->secret[0])
         return fail(GRADWEIR_ERR_INVALID,
                     "keys: %s has no secret key%s%s (%s%s%s): `gradweir-server keygen %s %s` makes "

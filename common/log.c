@@ -12,14 +12,13 @@
 
 void log_init(struct log *log, enum log_level level, int fd)
 {
-    *log = (struct log){.level = level, .fd = fd, .start_ns = clock_now_ns()};
+    *log = (struct log){.level = level, .fd = fd};
 }
 
 void log_init_sink(struct log *log, enum log_level level, log_sink sink, void *context)
 {
     ASSERT(sink != NULL);
-    *log = (struct log){
-        .level = level, .fd = -1, .sink = sink, .context = context, .start_ns = clock_now_ns()};
+    *log = (struct log){.level = level, .fd = -1, .sink = sink, .context = context};
 }
 
 const char *log_level_name(enum log_level level)
@@ -62,11 +61,11 @@ static void format_line(const struct log *log, enum log_level level, const char 
 {
     char line[LOG_LINE_MAX];
     const size_t room = sizeof line - 48; /* for the skipped count and the newline */
-    const uint64_t since_ns = clock_now_ns() - log->start_ns;
+    char time[17];
+    clock_wall_time(time, sizeof time);
     size_t used =
-        bounded(snprintf(line, room, "%11.6f %-5s %s%s%s: ", (double)since_ns / CLOCK_SECOND,
-                         log_level_name(level), log->process ? log->process : "",
-                         log->process ? "/" : "", module),
+        bounded(snprintf(line, room, "%s %-5s %s%s%s: ", time, log_level_name(level),
+                         log->process ? log->process : "", log->process ? "/" : "", module),
                 room);
     used += bounded(vsnprintf(line + used, room - used, format, arguments), room - used);
     if (skipped)

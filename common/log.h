@@ -1,9 +1,9 @@
 /* Diagnostic lines: one line, one write.
  *
  * A logger is an explicit object that its owner passes down; there is no process-wide one. A line
- * reads "  12.345678 warn  shard: 3 bodies are late\n" that is: monotonic seconds since the logger
- * was made, level, module, text; where several processes write into one file, "shard 1/transport"
- * says whose line it is, and since whose start the seconds count. It leaves by one write(2) to a
+ * reads "12:34:56.789012Z warn  shard: 3 bodies are late\n", that is: the time of day in UTC,
+ * level, module, text. So lines of several processes and machines can be laid side by side; where
+ * they go into one file, "shard 1/transport" says whose line it is. It leaves by one write(2) to a
  * file descriptor, or by one call of a sink (the client library hands lines to its user that way).
  * A logger does not change after log_init, so any number of threads may use one; lines never mix. A
  * NULL logger is allowed and silent. Cores do not log: what is worth saying there is an action or a
@@ -27,7 +27,6 @@ struct log {
     int fd;               /* used when sink is NULL */
     log_sink sink;
     void *context;
-    uint64_t start_ns;
     const char *process; /* NULL, or what stands before the module: "shard 1". Borrowed; set once,
                             before anybody logs */
 };

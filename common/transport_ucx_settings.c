@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 gradweir_status ucx_address_parse(const char *text, struct sockaddr_storage *address,
                                   socklen_t *length)
@@ -184,11 +185,61 @@ static bool forbidden(const char *tls)
             strstr(tls, "all") || strstr(tls, "shm") || strstr(tls, "sm") || strchr(tls, '^'));
 }
 
+static const char *const device_folders[] = {"/sys/class/net", "/sys/class/infiniband"};
+
+static bool device_there(const char *name)
+{
+    char path[128];
+    bool there = strcmp(name, "all") == 0;
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%.80s", device_folders[i], name);
+        there |= access(path, F_OK) == 0;
+    }
+    return there && !strchr(name, '/');
+}
+
+static void list_devices(char *text, size_t size)
+{
+    text[0] = 0;
+    for (size_t i = 0; i < 2; i++) {
+        DIR *folder = opendir(device_folders[i]);
+        for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry;
+             entry = readdir(folder)) {
+            const size_t used = strlen(text);
+            if (entry->d_name[0] != '.')
+                snprintf(text + used, size - used, "%s%s", used ? ", " : "", entry->d_name);
+        }
+        if (folder)
+            closedir(folder);
+    }
+}
+
+/* UCX would only warn, and find nobody later: "eth0,mlx5_0:1", each of them of this machine. */
+static gradweir_status check_devices(const char *devices)
+{
+    char name[64], there[400];
+    for (const char *at = devices; *at; at += strspn(at, ",")) {
+        const size_t length = strcspn(at, ",");
+        const char *from = *at == '^' ? at + 1 : at; /* all but these */
+        snprintf(name, sizeof name, "%.*s", (int)(length - (size_t)(from - at)), from);
+        name[strcspn(name, ":")] = 0;
+        if (!device_there(name)) {
+            list_devices(there, sizeof there);
+            return fail(GRADWEIR_ERR_INVALID,
+                        "net_devices: this machine has no network device '%s' (it has: %s)", name,
+                        there);
+        }
+        at += length;
+    }
+    return GRADWEIR_OK;
+}
+
 gradweir_status ucx_context_open(struct ucx *ucx)
 {
     const char *tls = NULL;
     ucx_leave_signals();
     TRY(lanes_as_tls(ucx->settings.lanes, &tls));
+    TRY(check_devices(ucx->settings.devices));
     if (forbidden(getenv("UCX_TLS")))
         return fail(
             GRADWEIR_ERR_INVALID,

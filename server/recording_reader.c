@@ -208,6 +208,60 @@ static gradweir_status ended(struct recording_reader *reader, const char *file,
     return GRADWEIR_ERR_AGAIN;
 }
 
+static gradweir_status behind_the_mark(const char *file, size_t bytes)
+{
+    return fail(GRADWEIR_ERR_CORRUPT,
+                "%s: %zu bytes stand behind the mark at its end: somebody else wrote into it", file,
+                bytes);
+}
+
+static struct recording_lengths lengths_of(const struct bodies *bodies)
+{
+    const uint64_t tail = bodies->moments * sizeof(struct moments);
+    return (struct recording_lengths){
+        .gradient = codec_bytes(bodies->codec, bodies->elements) + tail,
+        .first = codec_bytes(ARITHMETIC_F32, bodies->elements) + tail};
+}
+
+/* What stands between the last body that was asked for and the end of its file. */
+static gradweir_status check_bodies_end(struct recording_reader *reader, uint32_t shard)
+{
+    const struct bodies *bodies = &reader->shards[shard];
+    const struct recording_lengths lengths = lengths_of(bodies);
+    const bool due = lengths.first > 0; /* else the file is a head and nothing more */
+    size_t at = bodies->at, next = at;
+    enum recording_end end = RECORDING_CLOSED;
+    gradweir_status status = due ? GRADWEIR_OK : GRADWEIR_ERR_AGAIN;
+    uint64_t index;
+    char name[32];
+    snprintf(name, sizeof name, "shard-%u.bodies", shard);
+    for (; status == GRADWEIR_OK; at = status == GRADWEIR_OK ? next : at)
+        status = recording_scan_body(bodies->file.bytes, bodies->file.count, at, &next, &index,
+                                     &lengths, &end);
+    if (status != GRADWEIR_ERR_AGAIN)
+        return fail(GRADWEIR_ERR_CORRUPT, "%s: behind the last body: %s", name, fail_reason());
+    if (end == RECORDING_CUT) { /* of the files, this one has no end */
+        snprintf(reader->ended_file, sizeof reader->ended_file, "%s", name);
+        reader->ended = end;
+    } else if (due && bodies->file.count > at + RECORDING_BODY_HEAD) {
+        return behind_the_mark(name, bodies->file.count - at - RECORDING_BODY_HEAD);
+    }
+    return GRADWEIR_OK;
+}
+
+/* The log has ended at `place`: so have the files, and nothing stands behind their ends. */
+static gradweir_status check_ends(struct recording_reader *reader, size_t place)
+{
+    const enum recording_end end = reader->ended;
+    if (end == RECORDING_CUT)
+        return GRADWEIR_ERR_AGAIN;
+    if (reader->log.count > place + RECORDING_RECORD_HEAD)
+        return behind_the_mark("log.records", reader->log.count - place - RECORDING_RECORD_HEAD);
+    for (uint32_t i = 0; i < reader->members && end == RECORDING_CLOSED; i++)
+        TRY(check_bodies_end(reader, i));
+    return GRADWEIR_ERR_AGAIN;
+}
+
 gradweir_status recording_next(struct recording_reader *reader, struct record *record)
 {
     size_t next = 0;
@@ -216,8 +270,10 @@ gradweir_status recording_next(struct recording_reader *reader, struct record *r
     const size_t place = last ? reader->end_place : reader->places[reader->at];
     const gradweir_status status =
         recording_scan_record(reader->log.bytes, reader->log.count, place, &next, record, &end);
-    if (status == GRADWEIR_ERR_AGAIN)
-        return ended(reader, "log.records", end);
+    if (status == GRADWEIR_ERR_AGAIN) {
+        ended(reader, "log.records", end);
+        return check_ends(reader, place);
+    }
     TRY(status);
     if (last) /* it is whole, and yet was not listed */
         return note_place(reader, record->index, place);
@@ -243,9 +299,7 @@ static gradweir_status find_body(struct bodies *bodies, const struct recording_p
                                  const uint8_t **body, enum recording_end *end)
 {
     const uint64_t tail = bodies->moments * sizeof(struct moments), index = piece->index;
-    const struct recording_lengths lengths = {
-        .gradient = codec_bytes(bodies->codec, bodies->elements) + tail,
-        .first = codec_bytes(ARITHMETIC_F32, bodies->elements) + tail};
+    const struct recording_lengths lengths = lengths_of(bodies);
     const uint64_t due = codec_bytes(piece->codec, bodies->elements) + tail;
     for (;;) {
         size_t next = 0;

@@ -174,6 +174,14 @@ Test(keys, a_bad_line_is_named_with_file_and_number_and_without_the_key)
     done(&made);
 }
 
+Test(keys, a_secret_that_was_cut_short_is_said_to_be)
+{
+    const struct folder made = folder();
+    write_file(&made, "worker-0.secret", "# the secret key of ");
+    refused(made.path, "worker-0", "worker-0.secret (20 bytes) has no whole line");
+    done(&made);
+}
+
 Test(keys, whose_key_is_not_there_is_named)
 {
     const struct folder made = folder();

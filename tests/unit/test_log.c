@@ -1,5 +1,7 @@
 #include "common/log.h"
 
+#include "common/clock.h"
+
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +33,22 @@ Test(log, a_line_carries_level_module_and_text)
     log.process = "shard 1";
     log_line(&log, LOG_WARN, "transport", "late");
     cr_assert_not_null(strstr(heard.last, " warn  shard 1/transport: late"));
+}
+
+Test(log, a_line_begins_with_the_time_of_day_so_that_processes_can_be_laid_side_by_side)
+{
+    struct heard heard = {0};
+    struct log log;
+    char before[17], after[17];
+    log_init_sink(&log, LOG_INFO, hear, &heard);
+    do { /* not around midnight */
+        clock_wall_time(before, sizeof before);
+        log_line(&log, LOG_INFO, "x", "y");
+        clock_wall_time(after, sizeof after);
+    } while (strcmp(before, after) > 0);
+    cr_assert(strncmp(before, heard.last, 16) <= 0 && strncmp(heard.last, after, 16) <= 0, "%s",
+              heard.last);
+    cr_assert_eq(heard.last[15], 'Z');
 }
 
 Test(log, lines_above_the_level_and_a_null_logger_are_silent)

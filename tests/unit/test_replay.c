@@ -304,6 +304,37 @@ Test(replay, a_restarted_process_goes_on_behind_the_last_whole_entry)
     cr_assert(result.version > RUN_VERSIONS - 4 && result.version < RUN_VERSIONS);
 }
 
+static void append(const char *name, const char *bytes, size_t count)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", run.folder, name);
+    FILE *file = fopen(path, "ab");
+    cr_assert(file && fwrite(bytes, 1, count, file) == count && fclose(file) == 0);
+}
+
+Test(replay, what_was_appended_to_a_file_or_cut_from_its_end_is_noticed)
+{
+    static const char *const names[] = {"log.records", "shard-0.bodies", "shard-1.bodies"};
+    struct replay_result result;
+    for (int i = 0; i < 3; i++) {
+        const uint64_t whole = size_of(names[i]);
+        append(names[i], "and more", 8);
+        cr_assert_eq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_ERR_CORRUPT, "%s", names[i]);
+        cr_assert(strstr(fail_reason(), names[i]) &&
+                      strstr(fail_reason(), "8 bytes stand behind the mark at its end"),
+                  "%s", fail_reason());
+        cut(names[i], whole);
+        cr_assert_eq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
+        cr_assert_eq(result.ended, RECORDING_CLOSED);
+    }
+    for (int i = 2; i >= 0; i--) { /* a process that was killed as it wrote leaves such an end */
+        cut(names[i], size_of(names[i]) - 7);
+        cr_assert_eq(replay(1, NULL, UINT64_MAX, &result), GRADWEIR_OK, "%s", fail_reason());
+        cr_assert_eq(result.ended, RECORDING_CUT, "%s", names[i]);
+        cr_assert_str_eq(result.ended_file, i == 1 ? names[2] : names[i]);
+    }
+}
+
 /* A coordinator writes records, dies before any shard has them; the next one writes others. */
 Test(replay, records_that_are_written_again_take_the_place_of_the_first)
 {

@@ -24,6 +24,21 @@ static void connect_in_vain(struct pair *pair, bool *old_lost)
     }
 }
 
+Test(transport_renew, a_network_device_that_is_not_here_is_refused_by_name)
+{
+    struct transport_settings settings = transport_defaults();
+    struct transport *transport = NULL;
+    for (size_t i = 0; i < pair_setting_count; i++) {
+        if (strcmp(pair_settings[i].backend, "ucx") != 0)
+            continue;
+        settings.backend = pair_settings[i].backend;
+        settings.devices = "lo,nosuch:1";
+        cr_assert_eq(transport_open(&settings, &transport), GRADWEIR_ERR_INVALID);
+        cr_assert(strstr(fail_reason(), "'nosuch'") && strstr(fail_reason(), "lo"), "%s",
+                  fail_reason());
+    }
+}
+
 /* What a process that was killed in the middle of a message leaves behind looks the same to others:
  * connections begin and nobody answers. */
 Test(transport_renew, who_hears_nobody_is_made_anew_and_connects_again, .timeout = 60)
