@@ -66,6 +66,8 @@ struct ucx_prefix {
 struct ucx_send {
     struct ucx_peer *peer;
     struct ucx_send *next; /* free */
+    bool sending;          /* UCX has it */
+    void *request;         /* UCX's; another one that ends here was given up */
     uint64_t token;
     struct ucx_prefix prefix; /* UCX 1.13 reads prefix and head until the send completes */
     unsigned char head[TRANSPORT_HEAD_MAX];
@@ -114,7 +116,7 @@ struct ucx_peer {
     uint64_t patient_ns; /* until when a greeting is not late */
     struct ucx_prefix control;
     void *closing;       /* UCX's request of the close, or NULL */
-    uint64_t give_up_ns; /* when takes that the close did not end are given up */
+    uint64_t give_up_ns; /* when what the close did not end is given up */
 
     struct ucx_send *sends, *free_sends;
     struct ucx_offer *offers;
@@ -147,7 +149,7 @@ struct ucx {
     struct ucx_memory *memories;
     struct ucx_handler handlers[UCX_AM_KINDS];
     uint64_t serial;    /* of peers and offers */
-    uint32_t abandoned; /* takes that were given up, and that UCX still has */
+    uint32_t abandoned; /* sends and takes that were given up, and that UCX still has */
     uint32_t silent;    /* greetings in a row that did not come, while nobody was heard */
     bool renewing, relisten, replaced; /* transport_ucx_renew.c */
     bool death;                        /* a peer's connection broke: transport_ucx_probe.c */
@@ -205,6 +207,7 @@ uint64_t ucx_peers_deadline(const struct ucx *ucx); /* when to tend at the lates
 gradweir_status ucx_handlers_set(struct ucx *ucx);
 gradweir_status ucx_send(struct transport *transport, uint64_t peer,
                          const struct transport_message *message);
+void ucx_sends_abandon(struct ucx_peer *peer); /* those that UCX does not end: SENT, lost */
 void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits);
 void ucx_credit_pay(struct ucx_peer *peer);
 void ucx_credit_free(struct ucx_peer *peer);

@@ -69,21 +69,45 @@ void ucx_credit_free(struct ucx_peer *peer)
         ucx_credit_pay(peer);
 }
 
+static void send_over(struct ucx_send *send, gradweir_status status)
+{
+    struct ucx_peer *peer = send->peer;
+    struct transport_event *event =
+        transport_events_push(&peer->ucx->events, TRANSPORT_SENT, peer->number);
+    event->status = status;
+    event->token = send->token;
+    send->sending = false;
+    send->request = NULL;
+    send->next = peer->free_sends;
+    peer->free_sends = send;
+    peer->sending--;
+}
+
 static void send_done(void *request, ucs_status_t status, void *argument)
 {
     struct ucx_send *send = argument;
     struct ucx_peer *peer = send->peer;
-    struct transport_event *event =
-        transport_events_push(&peer->ucx->events, TRANSPORT_SENT, peer->number);
-    event->status = status == UCS_OK ? GRADWEIR_OK : GRADWEIR_ERR_LOST;
-    event->token = send->token;
-    send->next = peer->free_sends;
-    peer->free_sends = send;
-    peer->sending--;
+    if (request && request != send->request) { /* given up; its place serves others */
+        peer->ucx->abandoned--;
+        ucp_request_free(request);
+        return;
+    }
+    send_over(send, status == UCS_OK ? GRADWEIR_OK : GRADWEIR_ERR_LOST);
     if (status != UCS_OK)
         ucx_peer_fail(peer, GRADWEIR_ERR_LOST, ucs_status_string(status));
     if (request)
         ucp_request_free(request);
+}
+
+void ucx_sends_abandon(struct ucx_peer *peer)
+{
+    for (uint32_t i = 0; i < peer->ucx->settings.in_flight_max; i++) {
+        if (!peer->sends[i].sending)
+            continue;
+        peer->ucx->abandoned++;
+        send_over(&peer->sends[i], GRADWEIR_ERR_LOST);
+    }
+    ASSERT(peer->sending == 0);
 }
 
 static gradweir_status send_check(const struct ucx *ucx, const struct ucx_peer *peer,
@@ -126,6 +150,7 @@ gradweir_status ucx_send(struct transport *transport, uint64_t number,
     peer->in_flight++;
     peer->sending++;
     peer->credits--;
+    send->sending = true;
     send->token = message->token;
     send->prefix = (struct ucx_prefix){.magic = UCX_MAGIC, .credits = peer->owed};
     peer->owed = 0;
@@ -144,7 +169,9 @@ gradweir_status ucx_send(struct transport *transport, uint64_t number,
     ucs_status_ptr_t result = ucp_am_send_nbx(peer->endpoint, UCX_AM_DATA, &send->prefix,
                                               sizeof send->prefix + message->head_length,
                                               message->body, message->length, &params);
-    if (!UCS_PTR_IS_PTR(result))
+    if (UCS_PTR_IS_PTR(result))
+        send->request = result; /* its callback comes from a later progress */
+    else
         send_done(NULL, UCS_PTR_STATUS(result), send);
     return GRADWEIR_OK;
 }

@@ -2,10 +2,10 @@
  * outside of them.
  *
  * A peer's LOST is queued only when nothing of it is left in UCX: completions may come before or
- * after the error callback, and up to 90 ms after a forced close has returned. But a receive by
- * rendezvous from a process that was killed in the middle of it never ends in UCX 1.13: what the
- * close has not ended after GIVE_UP_NS is told as lost. No byte of it moves any more, as the
- * endpoint is gone and what is left to do would be done by this side. */
+ * after the error callback, and up to 90 ms after a forced close has returned. But a rendezvous
+ * with a process that was killed, in either direction, may never end in UCX 1.13: what the close
+ * has not ended after GIVE_UP_NS is told as lost. No byte of it moves any more, as the endpoint is
+ * gone and what is left to do would be done by this side. */
 #include "common/clock.h"
 #include "common/transport_ucx.h"
 
@@ -192,8 +192,10 @@ static bool drained(struct ucx_peer *peer, uint64_t now_ns)
         ucp_request_free(peer->closing);
         peer->closing = NULL;
     }
-    if (peer->taking && peer->sending == 0 && deadline_passed(now_ns, peer->give_up_ns))
+    if (peer->taking + peer->sending > 0 && deadline_passed(now_ns, peer->give_up_ns)) {
         ucx_takes_abandon(peer);
+        ucx_sends_abandon(peer);
+    }
     return peer->sending == 0 && peer->taking == 0 && !peer->control_busy;
 }
 

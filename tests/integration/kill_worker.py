@@ -1,4 +1,4 @@
-"""kill_worker.py ADDRESS IDENTITY NOTES STOP [network]: pulls and pushes until the file STOP appears; notes every push before it and
+"""kill_worker.py ADDRESS IDENTITY NOTES STOP [network] [elements=N]: pulls and pushes until the file STOP appears; notes every push before it and
 every receipt before acting on it (audit.py). A little arithmetic stands for a loss: the parameters decide the gradient."""
 import os
 import sys
@@ -7,7 +7,7 @@ import library
 
 ADDRESS, IDENTITY, NOTES, STOP = sys.argv[1:5]
 NETWORK = "network" in sys.argv[5:]  # over a network, so without keys and over tcp
-SIZES = (("body", 5000), ("head", 300))
+SIZES = (("body", next((int(word[9:]) for word in sys.argv[5:] if word.startswith("elements=")), 5000)), ("head", 300))
 
 
 def main():

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""test_kills.py [--kills N] [--seed N] [--roles worker,shard,coordinator] [--every SECONDS] [--folder DIR]: kill -9 at
+"""test_kills.py [--kills N] [--seed N] [--roles worker,shard,coordinator] [--every SECONDS] [--elements N]
+[--folder DIR]: kill -9 at
 random moments while workers push; then the audit, and the replay of the recording. With roles such as coordinator-stop
 it is SIGSTOP, and SIGCONT STOP_S later: longer than the heartbeats wait.
 
@@ -26,8 +27,9 @@ SHARDS, WORKERS, HANG_S, STOP_S = 2, 3, 60, 1.5
 class Workers:
     """WORKERS processes, whoever dies is replaced."""
 
-    def __init__(self, server, folder):
+    def __init__(self, server, folder, elements):
         self.server, self.address, self.folder, self.born, self.notes = server, server.address, folder, 0, []
+        self.size = f"elements={elements}"
         self.stop = os.path.join(folder, "stop")
         self.alive = {}
         for place in range(WORKERS):
@@ -40,7 +42,7 @@ class Workers:
         open(path, "w").close()
         with open(path + ".err", "w") as errors:
             process = subprocess.Popen([sys.executable, os.path.join(HERE, "kill_worker.py"), self.address, name, path,
-                                        self.stop], stderr=errors)
+                                        self.stop, self.size], stderr=errors)
         self.alive[place] = (process, path)
         self.notes.append(path)
 
@@ -175,7 +177,7 @@ def run(options, folder):
     with library.Server(*arguments) as server:
         if not server.address:
             raise SystemExit(f"no server: {server.lines()}")
-        workers = Workers(server, folder)
+        workers = Workers(server, folder, options.elements)
         watch = Watch(workers)
         watch.start()
         pauses = {role: [] for role in roles}
@@ -212,6 +214,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--roles", default="worker,shard,coordinator")
     parser.add_argument("--every", type=float, default=0.3)
+    parser.add_argument("--elements", type=int, default=5000)
     parser.add_argument("--folder")
     options = parser.parse_args()
     if options.folder:
