@@ -49,7 +49,7 @@ static int run_program(int argc, char **argv)
     }
     settings_free(settings);
     if (status != GRADWEIR_OK)
-        return complain();
+        return complain() && status == GRADWEIR_ERR_FENCED ? HOST_FENCED : 2;
     return unrecorded ? HOST_UNRECORDED : 0;
 }
 

@@ -55,6 +55,7 @@ struct supervisor {
     struct child children[CHILDREN_MAX];
     uint32_t children_count;
     uint32_t signals; /* how many asked us to end */
+    bool fenced;      /* the job has another coordinator now */
     bool ending;      /* nobody is started again */
     bool unrecorded;  /* a child's part of the recording is not whole */
     gradweir_status status;
@@ -216,6 +217,12 @@ static void ended(struct supervisor *parent, struct child *child, int status)
     }
     if (WEXITSTATUS(status) == HOST_UNRECORDED) {
         parent->unrecorded = true; /* and else in order */
+    } else if (child->coordinator && WEXITSTATUS(status) == HOST_FENCED &&
+               parent->children_count > 1) { /* its shards are the other one's now */
+        parent->fenced = true;
+        log_line(&parent->log, LOG_WARN, "supervise",
+                 "the shards follow another coordinator: ours is not started again, they go on");
+        return;
     } else if (WEXITSTATUS(status) != 0) {
         snprintf(why, sizeof why, "%s cannot go on (exit status %d): it has said why", child->name,
                  WEXITSTATUS(status));
@@ -227,10 +234,11 @@ static void ended(struct supervisor *parent, struct child *child, int status)
         end_all(parent, GRADWEIR_OK, "");
 }
 
+/* Or will. */
 static bool any_lives(const struct supervisor *parent)
 {
     for (uint32_t i = 0; i < parent->children_count; i++)
-        if (parent->children[i].pid)
+        if (parent->children[i].pid || (parent->children[i].due_ns && !parent->ending))
             return true;
     return false;
 }
@@ -275,6 +283,10 @@ static gradweir_status watch(struct supervisor *parent)
 {
     while (!parent->ending || any_lives(parent)) {
         uint64_t until_ns = clock_now_ns() + CLOCK_SECOND;
+        if (parent->fenced && (parent->signals > 0 || !any_lives(parent))) {
+            end_all(parent, GRADWEIR_OK, ""); /* nobody else tells the shards */
+            send_signal(parent, SIGTERM, false);
+        }
         start_due(parent, &until_ns);
         if (parent->ending && clock_now_ns() - parent->ending_ns > (uint64_t)FAREWELL_MS * 1000000)
             send_signal(parent, SIGKILL, false);

@@ -159,6 +159,61 @@ class Cuts(unittest.TestCase):
         self.all_told()
 
 
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Supervised(unittest.TestCase):
+    """Coordinator and shards of one place under --supervise, and a coordinator elsewhere that has its address for a while."""
+
+    def setUp(self):
+        self.net = network.Network(("first", "a"))
+        self.addCleanup(self.net.close)
+        self.processes = []
+        self.addCleanup(self.end)
+        self.path = lambda name: os.path.join(self.net.folder.name, name)
+        self.first = self.start("first", SERVER, "--shards", "2", "--insecure", "on", "--transport", "tcp", "--supervise", "on",
+                                "--lease", "1s", "--listen", "10.77.0.1:7070", "--arena_dir", self.net.folder.name)
+        self.start("a", sys.executable, os.path.join(HERE, "kill_worker.py"), "10.77.0.1:7070", "a", self.path("a.notes"),
+                   self.path("stop"), "network")
+        library.until(lambda: os.path.exists(self.path("a.notes")) and " ADMITTED " in self.lines("a.notes"))
+
+    def start(self, place, *words):
+        self.processes.append(self.net.start(place, *words, log=self.path(place)))
+        return self.processes[-1]
+
+    def end(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def lines(self, name):
+        with open(self.path(name)) as file:
+            return file.read()
+
+    def pid(self, name):
+        return int(self.lines("first").split(f"{name} runs as process ")[1].split()[0])
+
+    def test_a_fenced_coordinator_s_parent_keeps_the_shards_that_follow_another(self):
+        os.kill(self.pid("coordinator"), signal.SIGSTOP)
+        self.net.inside("first", "ip", "address", "add", "10.77.0.8/24", "dev", "eth0")
+        self.net.inside("first", "ip", "address", "del", "10.77.0.1/24", "dev", "eth0")
+        self.net.inside("first", "ip", "address", "replace", "10.77.0.8/24", "dev", "eth0")
+        self.net.add("second", 9, "10.77.0.1")
+        self.start("second", SERVER, "--shards", "2", "--insecure", "on", "--transport", "tcp", "--lease", "1s",
+                   "--shards_elsewhere", "on", "--listen", "10.77.0.1:7070")
+        library.until(lambda: "epoch 2" in self.lines("second"))
+        os.kill(self.pid("coordinator"), signal.SIGCONT)
+        self.net.inside("first", "ip", "address", "add", "10.77.0.1/24", "dev", "eth0")
+        library.until(lambda: "the shards follow another coordinator: ours is not started again" in self.lines("first"))
+        shards = [self.pid(f"shard {shard}") for shard in (0, 1)]
+        time.sleep(0.5)
+        self.assertIsNone(self.first.poll())
+        self.assertFalse(any(library.gone(pid) for pid in shards))
+        self.first.terminate()
+        self.assertEqual(self.first.wait(15), 0)
+        self.assertTrue(all(library.gone(pid) for pid in shards))
+        self.assertEqual(sum("-shard-" in name for name in os.listdir(self.net.folder.name)), 2, "their memory stays")
+
+
 if __name__ == "__main__":
     if WHY_NOT:
         print("SKIPPED:", WHY_NOT)
