@@ -108,7 +108,7 @@ static void worker_message(struct order *order, struct peer *peer, const struct 
         message->kind != MESSAGE_BYE)
         return; /* one of its ranks is missing: all say it again once it is back */
     switch (message->kind) {
-    case MESSAGE_ASK: places_ask(order, name); break;
+    case MESSAGE_ASK: places_ask(order, name, false); break;
     case MESSAGE_DESCRIBE: judge_describe(order, peer->rank.rank, &message->describe); break;
     case MESSAGE_BYE:
         order_send(order, peer->number, MESSAGE_BYE)->bye.name = *name;

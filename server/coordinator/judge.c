@@ -95,7 +95,7 @@ void judge_describe(struct order *order, uint32_t rank, const struct message_des
     }
     const uint32_t index = places_find(order, &describe->name);
     if (index == order->slots_count) { /* its place has expired: it needs another */
-        places_ask(order, &describe->name);
+        places_ask(order, &describe->name, true);
         return;
     }
     struct order_slot *slot = &order->slots[index];
@@ -104,7 +104,8 @@ void judge_describe(struct order *order, uint32_t rank, const struct message_des
         return;
     }
     if (describe->slot != index || describe->generation != slot->generation) {
-        places_ask(order, &describe->name); /* it holds an older place: tell it the present one */
+        places_ask(order, &describe->name,
+                   true); /* it holds an older place: tell it the present one */
         return;
     }
     if (group) {

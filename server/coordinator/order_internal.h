@@ -316,7 +316,7 @@ void ranks_forget(struct peer *peer);
 void ranks_mirror(struct order *order); /* what its first rank hears, all hear */
 
 /* places.c */
-void places_ask(struct order *order, const struct name *name);
+void places_ask(struct order *order, const struct name *name, bool had_one);
 void places_serve(struct order *order);
 void places_expire(struct order *order);
 bool places_next(struct order *order, uint32_t worker, struct message_receipt *receipt);

@@ -145,7 +145,7 @@ static void ask_again(struct order *order, const struct name *name)
         judge_answer(order, receipt, name);
 }
 
-void places_ask(struct order *order, const struct name *name)
+void places_ask(struct order *order, const struct name *name, bool had_one)
 {
     struct order_worker *worker = &order->workers[name->worker];
     if (!roster_live(order, name->worker) || name->sequence > worker->asked + 1 ||
@@ -163,11 +163,12 @@ void places_ask(struct order *order, const struct name *name)
         order->figures.foreign++;
         return;
     }
-    /* With overflow = reject only groups ever wait, and nobody is turned away for them. */
+    /* With overflow = reject only groups wait, and who has lost a place: the number that had it is
+     * kept until there is another. Nobody is turned away for them. */
     const bool behind = !order->options.overflow_reject && places_waiting(order) > 0;
     if (!may_have(order, name->worker) || behind) {
         order->figures.waits++;
-        if (order->options.overflow_reject && worker->ranks == 0) { /* ranks would part ways */
+        if (order->options.overflow_reject && worker->ranks == 0 && !had_one) {
             say_full(order, name);
             return;
         }

@@ -71,3 +71,33 @@ Test(order_refusals, a_norm_that_the_shards_do_not_measure_is_said_once_and_by_n
     cr_assert_gt(figures.sum_mismatch_max, 0.9);
     bench_end(&b);
 }
+
+/* It keeps its number, for bodies may have been sent under it; so others that come and go must not
+ * have the place for ever. */
+Test(order_refusals, who_has_lost_a_place_waits_for_another_where_others_are_turned_away)
+{
+    struct message_place lost, second, third;
+    bench_init(&b);
+    b.options.overflow_reject = true;
+    b.options.queue = 2;
+    bench_start(&b, true);
+    bench_join(&b, 1);
+    bench_join(&b, 2);
+    cr_assert(bench_place(&b, 0, 2, &lost));
+    bench_tick(&b, b.options.place_patience_ns + 1);
+    cr_assert(bench_place(&b, 1, 1, &second));
+    cr_assert(bench_sent(&b, 0, MESSAGE_CLOSE, 0), "nobody had used the first one");
+    bench_freed(&b, lost.slot, lost.generation);
+    cr_assert(bench_place(&b, 2, 1, &third));
+    const struct message_describe late = bench_head(&b, &lost);
+    bench_describe(&b, &late);
+    cr_assert_null(bench_sent(&b, 101, MESSAGE_RECEIPT, 0));
+    const struct message_describe head = bench_head(&b, &second);
+    bench_describe(&b, &head);
+    const struct message_landed body = bench_body(&head);
+    for (uint32_t i = 0; i < b.options.shards; i++)
+        bench_landed(&b, i, &body);
+    const struct message *place = bench_sent(&b, 101, MESSAGE_PLACE, 0);
+    cr_assert(place && place->place.name.sequence == 2, "the next room is its");
+    bench_end(&b);
+}
