@@ -1,6 +1,7 @@
 #include "tests/bench/mill.h"
 
 #include "common/clock.h"
+#include "common/codec.h"
 #include "common/device.h"
 #include "common/wire.h"
 #include "server/shard/shard_local.h"
@@ -76,6 +77,25 @@ static void worker_hears(struct mill *mill, const struct message *message)
     mill->place.name.sequence = receipt->next_sequence;
 }
 
+/* A block at a time, as clients encode. */
+static void fill_slots(struct mill *mill)
+{
+    const enum arithmetic_codec codec = mill->options.law.gradient_dtype;
+    float floats[CODEC_BLOCK];
+    for (uint32_t slot = 0; slot < mill->member.slots; slot++) {
+        uint64_t bytes;
+        unsigned char *body = shard_slot(mill->shard->shard, slot, &bytes);
+        for (uint64_t at = 0; at < mill->member.count; at += CODEC_BLOCK) {
+            const uint64_t rest = mill->member.count - at;
+            for (uint64_t i = 0; i < CODEC_BLOCK; i++)
+                floats[i] = 1e-3f * (float)((int)((at + i + slot) % 17) - 8);
+            mill->shard->arithmetic->encode(codec, 1.0f, floats,
+                                            rest < CODEC_BLOCK ? rest : CODEC_BLOCK,
+                                            body + codec_bytes(codec, at));
+        }
+    }
+}
+
 /* The layout follows MEMBER: the shard takes its memory, and fills its slots with gradients. */
 static gradweir_status make_shard(struct mill *mill)
 {
@@ -87,12 +107,7 @@ static gradweir_status make_shard(struct mill *mill)
                           sizeof text));
     TRY(shard_local_open(mill->model, &mill->options.law, &options, mill->host->simd,
                          &mill->shard));
-    for (uint32_t slot = 0; slot < mill->member.slots; slot++) {
-        uint64_t bytes;
-        float *floats = shard_slot(mill->shard->shard, slot, &bytes);
-        for (uint64_t i = 0; i < bytes / sizeof *floats; i++)
-            floats[i] = 1e-3f * (float)((int)((i + slot) % 17) - 8);
-    }
+    fill_slots(mill);
     say(mill, SHARD, MESSAGE_READY)->ready =
         (struct message_ready){.layout_hash = mill->model->hash, .bytes = mill->bytes};
     return GRADWEIR_OK;
