@@ -131,8 +131,11 @@ def line_workers():
 
 def line_codecs():
     cases = {name: f"push --transport tcp --size 16MiB --dtype {name} --perftest off" for name in ("float32", "bfloat16", "int8")}
-    return Line(cases, [Row(f"gradients per second, {name} over float32, tcp 16MiB", (name, "float32"),
-                            over(name, "float32", "ops_per_s"), goal) for name, goal in (("bfloat16", 1.6), ("int8", 2.5))])
+    learn = "once CartPole"
+    cases[learn] = "train 10 --env CartPole-v1 --workers 2 --gradient-dtype int8"
+    return Line(cases, [Row("CartPole with int8 and error feedback, solved of 10", (learn,), key(learn, "solved"), 10),
+                        *(Row(f"gradients per second, {name} over float32, tcp 16MiB", (name, "float32"),
+                            over(name, "float32", "ops_per_s"), goal) for name, goal in (("bfloat16", 1.6), ("int8", 2.5)))])
 
 
 def line_memory():
