@@ -97,12 +97,30 @@ static void hash_blocks(const struct client_encoding *encoding, uint64_t first, 
     }
 }
 
+/* First parameters that lie in bound memory as they lie in a body, end to end: they are sent from
+ * there, and a large model is not copied once more. */
+static const uint8_t *lies_as_body(const struct client_encoding *encoding)
+{
+    const struct model *model = encoding->client->model;
+    const float *base = memory_of(encoding, model->by_offset[0]);
+    if (encoding->source != CLIENT_PARAMETERS || encoding->client->parts || model->moments)
+        return NULL;
+    for (uint32_t i = 1; i < model->parameter_tensors; i++)
+        if (memory_of(encoding, model->by_offset[i]) != base + model->by_offset[i]->offset)
+            return NULL;
+    return (const uint8_t *)base;
+}
+
 static void encode_block(struct client_encoding *encoding, uint64_t first, uint64_t n)
 {
     struct gradweir_client *client = encoding->client;
+    const uint8_t *lent = client->lent[encoding->buffer];
     uint8_t *to = client->buffers[encoding->buffer] + codec_bytes(encoding->codec, first);
     struct arithmetic_measure measured;
-    if (encoding->codec == ARITHMETIC_F32) {
+    if (lent) {
+        lent += first * sizeof(float);
+        client->arithmetic->measure(ARITHMETIC_F32, lent, (size_t)n, &measured);
+    } else if (encoding->codec == ARITHMETIC_F32) {
         gather(encoding, first, n, (float *)(void *)to);
         client->arithmetic->measure(ARITHMETIC_F32, to, (size_t)n, &measured);
     } else {
@@ -110,7 +128,7 @@ static void encode_block(struct client_encoding *encoding, uint64_t first, uint6
                                &measured);
     }
     encoding->sum_squares += measured.sum_squares;
-    hash_blocks(encoding, first, n, to);
+    hash_blocks(encoding, first, n, lent ? lent : to);
 }
 
 static void encode_moments(struct client_encoding *encoding)
@@ -228,6 +246,7 @@ void client_encode_push(struct gradweir_client *client, enum client_source sourc
     struct client_encoding encoding;
     enum session_event_kind kind = SESSION_PUSH;
     client_encode_begin(&encoding, client, source, what->buffer);
+    client->lent[what->buffer] = lies_as_body(&encoding);
     const uint64_t chunk = codec_chunk(encoding.codec, client->session.chunk_bytes);
     if (client->parts) {
         encode_share(&encoding, what);

@@ -104,7 +104,8 @@ struct gradweir_client {
     float *block;    /* room for one, where gradients are not float32 */
     uint8_t *staged; /* there: a rank's share before it is encoded */
     uint8_t *rest;   /* error feedback: what is owed, a float per element; NULL: none */
-    bool returns[OUTSTANDING_MAX]; /* this buffer's mass, if it is refused */
+    bool returns[OUTSTANDING_MAX];        /* this buffer's mass, if it is refused */
+    const uint8_t *lent[OUTSTANDING_MAX]; /* the caller's memory that is sent instead, or NULL */
     uint32_t memories[OUTSTANDING_MAX], received_memory;
     bool busy[OUTSTANDING_MAX];
     gradweir_ticket buffer_tickets[OUTSTANDING_MAX];

@@ -49,12 +49,14 @@ static void send_list(struct gradweir_client *client, const struct session_actio
 
 static void send_chunk(struct gradweir_client *client, const struct session_action *action)
 {
+    const uint8_t *lent = client->lent[action->buffer];
+    const uint8_t *body = lent ? lent : client->buffers[action->buffer];
     struct outbox_item item = {.peer = client->peers[action->member],
                                .heads_count = 1,
-                               .body = client->buffers[action->buffer] + action->offset,
+                               .body = body + action->offset,
                                .length = action->length,
                                .token = action->token | chunk_mark,
-                               .memory = client->memories[action->buffer]};
+                               .memory = lent ? 0 : client->memories[action->buffer]};
     struct head_chunk head;
     memcpy(&head, &action->head, sizeof head);
     head.crc = checksum_crc32c(0, item.body, action->length);

@@ -129,8 +129,8 @@ const struct setting settings_server[] = {
     /* Slots, patience, liveness. */
     ONE_OF("gradient_dtype", false, "float32", CODEC_NAMES,
            "in which numbers gradients travel and wait; parameters stay float32"),
-    WHOLE("parameter_slots", false, "4", 3, 64, NULL,
-          "versions of the parameters a shard can hold at once"),
+    WHOLE("parameter_slots", false, "4", 2, 64, NULL,
+          "versions of the parameters a shard can hold at once; with 2 a step waits for WHOLE"),
     WAIT("pull_patience", false, "10s", 1e7, 3600 * SECOND, NULL,
          "a reader that pins parameters longer is hung up"),
     WAIT("place_patience", true, "10s", 1e7, 3600 * SECOND, NULL, "an unused place expires"),

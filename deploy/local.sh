@@ -123,6 +123,22 @@ compare_bits() {
     fi
 }
 
+# Tests that want more memory than most machines have to spare: skipped, saying what they would take, where it is not there.
+run_slow() {
+    local output=build/ctest-slow.txt
+    say "slow tests"
+    if ! ctest --test-dir build -L '^slow$' -V >"$output" 2>&1; then
+        failures=$((failures + 1))
+        cat "$output"
+        summaries+=("slow tests: FAILED")
+    elif grep -q 'SKIPPED: ' "$output"; then
+        summaries+=("slow tests: 1 skipped: $(sed -n 's/.*SKIPPED: //p' "$output" | head -1)")
+    else
+        grep -h 'peak: ' "$output"
+        summaries+=("slow tests: passed")
+    fi
+}
+
 run_demo() {
     install_missing
     build plain programs
@@ -139,15 +155,16 @@ run_test() {
     esac
     install_missing
     if [ -n "$long" ]; then
-        lane clang 'tidy|model' --no-tests=error
-        lane sanitize tidy --no-tests=error
-        lane sanitize-clang tidy --no-tests=error
-        lane thread tidy --no-tests=ignore
+        lane clang 'tidy|model|slow' --no-tests=error
+        lane sanitize 'tidy|slow' --no-tests=error
+        lane sanitize-clang 'tidy|slow' --no-tests=error
+        lane thread 'tidy|slow' --no-tests=ignore
     fi
     # Last, so that the closing lines are of the whole plain run.
-    lane plain '' --no-tests=error
+    lane plain slow --no-tests=error
     [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 20000 || echo 3000)"
     [ -z "$long" ] || [ "$failures" -gt 0 ] || compare_bits
+    [ -z "$long" ] || [ "$failures" -gt 0 ] || run_slow
     say "done"
     printf '%s\n' "${summaries[@]}"
     # The bare line of the plain run once more: whoever reads only the end reads this.

@@ -145,11 +145,12 @@ static gradweir_status check(const struct model *model, const struct shard_optio
         member->count != range.elements)
         return fail(GRADWEIR_ERR_MISMATCH,
                     "the coordinator's layout and range do not fit together");
-    if (member->slots == 0 || member->slots > SLOTS_MAX || member->parameter_slots < 3 ||
+    if (member->slots == 0 || member->slots > SLOTS_MAX ||
+        member->parameter_slots < PARAMETER_SLOTS_MIN ||
         member->parameter_slots > PARAMETER_SLOTS_MAX)
         return fail(GRADWEIR_ERR_INVALID,
-                    "%u slots and %u parameter slots: 1..%d and 3..%d are allowed", member->slots,
-                    member->parameter_slots, SLOTS_MAX, PARAMETER_SLOTS_MAX);
+                    "%u slots and %u parameter slots: 1..%d and %d..%d are allowed", member->slots,
+                    member->parameter_slots, SLOTS_MAX, PARAMETER_SLOTS_MIN, PARAMETER_SLOTS_MAX);
     if (codec_name(member->gradient_dtype) == NULL)
         return fail(GRADWEIR_ERR_INVALID, "gradient dtype %u is none", member->gradient_dtype);
     if (member->ring > RING_MAX)

@@ -20,6 +20,7 @@
 #define ARENA_MAGIC UINT64_C(0x314d524157574721) /* "!GWWARM1" */
 
 enum {
+    PARAMETER_SLOTS_MIN = 2, /* the whole version, and one to write */
     PARAMETER_SLOTS_MAX = 64,
     SHARD_FORMAT = 5,     /* of the arena: raise it when the meaning of its bytes changes */
     KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */

@@ -63,7 +63,8 @@ static bool sizes_sound(const struct shard *shard, const struct shard_options *o
     const uint64_t most = UINT64_C(1) << 40;
     struct offsets at;
     uint64_t bytes;
-    if (member->slots == 0 || member->slots > SLOTS_MAX || member->parameter_slots < 3 ||
+    if (member->slots == 0 || member->slots > SLOTS_MAX ||
+        member->parameter_slots < PARAMETER_SLOTS_MIN ||
         member->parameter_slots > PARAMETER_SLOTS_MAX || shard->options.keep != options->keep ||
         !shard->options.warm || shard->options.chunk_bytes != options->chunk_bytes ||
         shard->options.sessions_max != options->sessions_max ||

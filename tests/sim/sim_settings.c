@@ -151,7 +151,7 @@ void settings_choose(struct sim *sim)
                                     .overflow_reject = chance(&sim->random, 0.15),
                                     .sync = chance(&sim->random, 0.12),
                                     .outstanding_max = 2,
-                                    .parameter_slots = pick(sim, 3, 5),
+                                    .parameter_slots = pick(sim, 2, 5),
                                     .ring = chance(&sim->random, 0.3) ? 32 : 128,
                                     .law = order->law};
     if (sim->seed % 3 == 0 && !order->sync) { /* numbers are given again at once */

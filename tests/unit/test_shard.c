@@ -310,7 +310,7 @@ Test(shard, what_does_not_fit_is_refused_at_start)
     options = rig.options;
     cr_assert_eq(shard_arena_bytes(rig.model, &rig.law, &options, &bytes, text, sizeof text), 0);
     cr_assert(strstr(text, "8 slots") && strstr(text, "3 parameter slots"));
-    options.member.parameter_slots = 2;
+    options.member.parameter_slots = 1;
     cr_assert_eq(shard_arena_bytes(rig.model, &rig.law, &options, &bytes, text, sizeof text),
                  GRADWEIR_ERR_INVALID);
     options = rig.options;

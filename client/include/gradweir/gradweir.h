@@ -233,7 +233,9 @@ GRADWEIR_API gradweir_status gradweir_bind(gradweir_client *client, const gradwe
                                            size_t count);
 
 /* Offers the bound parameters as the first ones, and waits until the job has first parameters,
- * whoever's they are (at most timeout_ms). */
+ * whoever's they are (at most timeout_ms). Tensors that lie end to end in memory, in their order
+ * and without MOMENTS, are sent from there, not copied: after ERR_TIMEOUT the offer is still under
+ * way and reads them, so they must not change before another one is answered, or close. */
 GRADWEIR_API gradweir_status gradweir_offer(gradweir_client *client, uint32_t timeout_ms);
 
 /* Sends the bound gradient, the mean over `samples` samples, computed from the parameters of the
