@@ -21,7 +21,7 @@ static const char *const plants[] = {
     "generation-ignored", "redo-off",           "undo-off",
     "stale-close",        "quiet-off",          "promise-forgotten"};
 
-enum { PLANT_SEEDS = 2000 };
+enum { PLANT_SEEDS = 4000 };
 
 static struct sim *running; /* for the handler of a failed ASSERT */
 
@@ -59,17 +59,25 @@ static int run_seeds(struct sim *sim, uint64_t first, uint64_t last)
     return 0;
 }
 
+/* Once more, for its sentence. */
+static uint64_t refind(struct sim *sim, uint64_t seed, const char *name)
+{
+    sim->plant = name;
+    (void)sim_run(sim, seed);
+    return seed;
+}
+
 /* The first seed that finds the plant, or 0. A seed that fails without it too finds nothing. */
 static uint64_t find_plant(struct sim *sim, const char *name)
 {
     sim->planted = false;
     for (uint64_t seed = 1; seed <= PLANT_SEEDS; seed++) {
-        sim->plant = NULL;
-        if (!sim_run(sim, seed))
-            continue;
         sim->plant = name;
-        if (!sim_run(sim, seed))
-            return seed;
+        if (sim_run(sim, seed))
+            continue;
+        sim->plant = NULL;
+        if (sim_run(sim, seed))
+            return refind(sim, seed, name);
     }
     return 0;
 }

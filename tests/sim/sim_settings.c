@@ -15,7 +15,8 @@ static void add_tensor(struct sim *sim, uint32_t number, enum model_kind kind, u
     snprintf(tensor.name, sizeof tensor.name, "%s.%u", kind == MODEL_MOMENTS ? "m" : "p", number);
     if (kind == MODEL_PARAMETER && sim->model->groups_count > 1)
         tensor.group = pick(sim, 0, sim->model->groups_count - 1);
-    for (uint64_t columns = 7; sim->ranks && kind == MODEL_PARAMETER && columns > 1; columns--)
+    const bool flat = kind != MODEL_PARAMETER || !(sim->ranks || chance(&sim->random, 0.7));
+    for (uint64_t columns = 7; !flat && columns > 1; columns--)
         if (tensor.dimensions == 1 && elements % columns == 0) {
             tensor.dimensions = 2;
             tensor.shape[0] = elements / columns;

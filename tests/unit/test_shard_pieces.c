@@ -4,6 +4,7 @@
 #include "common/checksum.h"
 #include "common/pieces.h"
 #include "common/random.h"
+#include "server/shard/shard_internal.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -288,4 +289,16 @@ Test(shard_pieces, a_list_still_under_way_when_its_sender_is_gone_is_let_go)
     cr_assert_null(rig_reply(&rig, HEAD_PARAMETERS, 0));
     shard_figures(rig.local->shard, &figures);
     cr_assert(figures.pulls_waiting == 0 && figures.pinned == 0);
+}
+
+/* Bodies that a killed process had asked for may still land, and then in the list of another. */
+Test(shard_pieces, no_list_is_taken_as_long_as_a_dead_process_bodies_may_land)
+{
+    const struct piece list[] = {columns(0, 1)};
+    const struct head_pull head = head_of(list, 1, HEAD_FLOAT32, 1);
+    rig.local->shard->quiet_until_ns = rig.now_ns + QUIET_NS;
+    cr_assert(!ask(&head, list) && rig_reply(&rig, HEAD_GONE, 0) &&
+              rig_action(&rig, SHARD_REFUSE, 0));
+    rig_tick(&rig, QUIET_NS);
+    cr_assert(ask(&head, list) && rig_reply(&rig, HEAD_PARAMETERS, 0));
 }
