@@ -72,6 +72,23 @@ struct arithmetic_entry {
     float weight; /* as the STEP record says: final, clip per gradient and normalisation included */
 };
 
+/* The window by stacks (arithmetic_stacks.h): what stripes of one age do in a step. `behind` tells
+ * which turn made a stripe's front: 0: none, the stripe is averaged from its gradients. */
+struct arithmetic_age {
+    uint32_t behind; /* log positions from that turn to this step; from 1 to the window */
+    float weight;    /* of what the front holds, in this step */
+};
+
+struct arithmetic_stacks {
+    uint32_t window;   /* log positions between two turns of a stripe; 0: no stacks */
+    uint32_t every;    /* fronts are kept of log positions that are multiples of it */
+    uint32_t fronts;   /* arrays for fronts: the window / every, rounded up */
+    uint32_t fresh;    /* the newest entries, which the step before did not have */
+    uint64_t position; /* log position behind the newest entry */
+    float rescale;     /* what the backs are multiplied by */
+    struct arithmetic_age ages[ARITHMETIC_ENTRIES_MAX]; /* by age, for ages from fresh to window */
+};
+
 /* One optimizer step, the same for every shard: what a STEP record (and its SUMMED) says, ready to
  * use. */
 struct arithmetic_plan {
@@ -87,6 +104,7 @@ struct arithmetic_plan {
     uint32_t groups_n;
     struct arithmetic_entry entries[ARITHMETIC_ENTRIES_MAX];
     struct arithmetic_group groups[ARITHMETIC_GROUPS_MAX];
+    struct arithmetic_stacks stacks; /* window 0: direct */
 };
 
 /* What arithmetic_plan_group turns into float32. beta1 is the momentum of MOMENTUM, NESTEROV and
@@ -102,11 +120,17 @@ struct arithmetic_group_numbers {
 };
 
 /* The gradients that wait on a shard: slot s lies at base + s × stride_bytes, as `codec`; its first
- * element begins a block of INT8. */
+ * element begins a block of INT8. The rest is read and written by plans with stacks only; two calls
+ * at once must not have a common element of it. */
 struct arithmetic_sources {
     const void *base;
     size_t stride_bytes;
     enum arithmetic_codec codec;
+    float *back;         /* of the shard */
+    float *fronts;       /* front k lies at fronts + k × front_stride */
+    size_t front_stride; /* elements */
+    uint64_t first;      /* the shard's first element, counted in the model */
+    uint32_t stripe;     /* elements of the model that turn together */
 };
 
 /* A piece of a shard that belongs to one tensor, hence to one group. */

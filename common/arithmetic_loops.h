@@ -152,8 +152,8 @@ static const float *source_of(const struct arithmetic_plan *plan,
 }
 
 /* sum[i] = Σ_k weight_k × gradient_k[at + i], terms in log order, not scaled yet. */
-static void sum_chunk(const struct arithmetic_plan *plan, const struct arithmetic_sources *sources,
-                      size_t at, size_t n, float *sum)
+static void direct_chunk(const struct arithmetic_plan *plan,
+                         const struct arithmetic_sources *sources, size_t at, size_t n, float *sum)
 {
     float room[CHUNK], room_owed[CHUNK];
     float *owed = plan->entries_n >= ARITHMETIC_COMPENSATED_MIN ? room_owed : NULL;
@@ -170,6 +170,17 @@ static void sum_chunk(const struct arithmetic_plan *plan, const struct arithmeti
     }
     for (; k < plan->entries_n; k++)
         add_term(plan->entries[k].weight, source_of(plan, sources, k, at, n, room), n, sum, owed);
+}
+
+#include "common/arithmetic_stacks.h"
+
+static void sum_chunk(const struct arithmetic_plan *plan, const struct arithmetic_sources *sources,
+                      size_t at, size_t n, float *sum)
+{
+    if (plan->stacks.window > 0)
+        stacks_chunk(plan, sources, at, n, sum);
+    else
+        direct_chunk(plan, sources, at, n, sum);
 }
 
 static void average(const struct arithmetic_plan *plan, const struct arithmetic_sources *sources,

@@ -230,7 +230,7 @@ static void step_chunk(struct span *s, const struct arithmetic_work *work,
         lamb_apply(s, s->group->rate * work->ratios[range->tensor]);
         return;
     }
-    s->weighted = work->average == NULL && s->plan->entries_n == 1;
+    s->weighted = work->average == NULL && s->plan->entries_n == 1 && s->plan->stacks.window == 0;
     if (work->average != NULL)
         s->x = work->average + at;
     else if (s->weighted)

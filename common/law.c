@@ -46,6 +46,7 @@ void law_init(struct law *law, const struct law_settings *settings)
     ASSERT(law_settings_check(settings) == GRADWEIR_OK);
     memset(law, 0, sizeof *law);
     law->settings = *settings;
+    law->stacks.room = law_stacks_room(settings);
 }
 
 /* What falls out of the window stays in the ring until law_retired has handed it out. */
@@ -60,6 +61,10 @@ static void drop(struct law *law, uint64_t keep)
 void law_tune(struct law *law, const struct law_settings *settings)
 {
     ASSERT(law_settings_check(settings) == GRADWEIR_OK);
+    const struct law_settings *before = &law->settings;
+    if (settings->window != before->window || settings->decay != before->decay ||
+        settings->decay_beta != before->decay_beta || settings->decay_power != before->decay_power)
+        law_stacks_restart(law);
     law->settings = *settings;
     drop(law, settings->window);
 }
@@ -231,6 +236,7 @@ void law_step(const struct law *law, enum law_cause cause, struct law_step *step
     step->bias1 = arithmetic_bias(settings->beta1, step->optimizer_step);
     step->bias2 = arithmetic_bias(settings->beta2, step->optimizer_step);
     step->needs_sums = settings->clip_average > 0.0 || settings->algorithm == ARITHMETIC_LAMB;
+    law_stacks_step(law, step);
 }
 
 /* An entry of the window by its slot: no two have the same. */
@@ -242,7 +248,8 @@ static struct law_entry *find_slot(struct law *law, uint32_t slot)
     return NULL;
 }
 
-void law_apply_record(struct law *law, uint64_t version, const uint32_t *slots, uint32_t n)
+void law_apply_record(struct law *law, uint64_t version, const uint32_t *slots, uint32_t n,
+                      const struct law_step_stacks *stacks)
 {
     ASSERT(version == law->version + 1 && n > 0);
     for (uint32_t i = 0; i < n; i++) {
@@ -250,6 +257,7 @@ void law_apply_record(struct law *law, uint64_t version, const uint32_t *slots, 
         ASSERT(entry != NULL);
         entry->uses++;
     }
+    law_stacks_apply(law, stacks);
     law->version = version;
     law->optimizer_step++;
     law->fresh = 0;
@@ -262,12 +270,14 @@ void law_apply(struct law *law, const struct law_step *step)
     uint32_t slots[LAW_WINDOW_MAX];
     for (uint32_t i = 0; i < step->n; i++)
         slots[i] = step->entries[i].slot;
-    law_apply_record(law, step->version, slots, step->n);
+    law_apply_record(law, step->version, slots, step->n, &step->stacks);
 }
 
 void law_clear(struct law *law, uint64_t version, uint64_t optimizer_step)
 {
     drop(law, 0);
+    law_stacks_restart(law);
+    law->stacks.stepped = law->next;
     law->fresh = 0;
     law->version = version;
     law->optimizer_step = optimizer_step;
@@ -295,4 +305,5 @@ void law_plan(const struct law_settings *settings, const struct law_step *step,
     for (uint32_t i = 0; i < step->n; i++)
         plan->entries[i] = (struct arithmetic_entry){.slot = step->entries[i].slot,
                                                      .weight = step->entries[i].weight};
+    law_stacks_plan(&step->stacks, &plan->stacks);
 }

@@ -37,6 +37,7 @@ enum law_schedule {
     LAW_LINEAR,
     LAW_COSINE
 }; /* from learning_rate to learning_rate_end */
+enum law_algorithm { LAW_AUTO, LAW_DIRECT, LAW_STACKS }; /* how a window is averaged */
 enum law_verdict { LAW_FINE, LAW_NOT_FINITE, LAW_FUTURE, LAW_STALE };
 enum law_cause {
     LAW_DUE = 1,
@@ -58,8 +59,10 @@ struct law_settings {
     double clip;         /* per gradient, by the client's norm; 0: off */
     double clip_average; /* of the average, in a round; 0: off; not with LAMB */
     enum law_damp damp;
-    uint32_t flush_min;   /* fresh gradients a flush needs at least; 1.. */
-    double magnitude_max; /* larger elements are NOT_FINITE; up to FLT_MAX / 4 */
+    enum law_algorithm window_algorithm; /* STACKS: not with recheck, nor with POLY at the step;
+                                            AUTO: where it moves less memory */
+    uint32_t flush_min;                  /* fresh gradients a flush needs at least; 1.. */
+    double magnitude_max;                /* larger elements are NOT_FINITE; up to FLT_MAX / 4 */
 
     enum arithmetic_algorithm algorithm;
     double learning_rate;
@@ -91,6 +94,34 @@ struct law_entry {
     uint64_t uses;             /* steps that read it; 0 when it retires: UNUSED */
 };
 
+/* The schedule of the window by stacks (law_stacks.c). It follows from log positions alone: a
+ * position is `next`, the ADMITs so far. Stripes of the model turn at positions a window apart,
+ * each stripe at its own, so that every step turns some; at its turn a stripe's gradients are
+ * summed from the newest to the oldest, and those partial sums serve until its next turn. A step
+ * that is not taken by stacks, or other weights, begin the schedule anew: what no turn has made
+ * since then is averaged directly. */
+struct law_turn {
+    uint64_t position; /* the step at which stripes turned */
+    double weight;     /* what its sums are to be multiplied by at the last step */
+};
+struct law_stacks {
+    uint32_t room;    /* the largest window that shards have memory for; 0: none. Since law_init */
+    uint32_t turns_n; /* 0: the next step begins the schedule */
+    uint64_t stepped, began; /* positions: of the last step; from which turns count */
+    double anchor;           /* at the last step, the newest entry's weight without its clip */
+    double drift;            /* what rounding has made of the backs' weights: a factor near 1 */
+};
+
+/* What a STEP record says beyond the weights. turns: struct step_turn of record.h. */
+struct law_step_stacks {
+    bool on;
+    uint64_t position;
+    uint32_t window, fresh, known, turns_n;
+    float rescale;
+    double ratio, anchor;
+    struct arithmetic_age turns[LAW_WINDOW_MAX]; /* newest first */
+};
+
 /* One law, plain data: copy it, compare it, send it. */
 struct law {
     struct law_settings settings;
@@ -101,7 +132,9 @@ struct law {
     uint64_t unused;         /* retired without ever having been read */
     uint64_t next, first,
         retired; /* positions ever admitted; oldest in the window; oldest not handed out */
+    struct law_stacks stacks;
     struct law_entry ring[2 * LAW_WINDOW_MAX]; /* position modulo its length */
+    struct law_turn turns[LAW_WINDOW_MAX];     /* stacks.turns_n of them, oldest first */
 };
 
 struct law_step_entry {
@@ -124,6 +157,7 @@ struct law_step {
     bool needs_sums;      /* clip_average or LAMB: a round of sums before it can be applied */
     uint32_t n;
     struct law_step_entry entries[LAW_WINDOW_MAX]; /* oldest first: log order */
+    struct law_step_stacks stacks;
 };
 
 /* The named presets. workers >= 1. classic: W = S = 1, no staleness limit. llm: W = S = max(1,
@@ -173,8 +207,10 @@ void law_step(const struct law *law, enum law_cause cause, struct law_step *step
  * count of fresh ones anew, empties a tumbling window. */
 void law_apply(struct law *law, const struct law_step *step);
 
-/* The same from what the record says: which entries (by slot) it read. */
-void law_apply_record(struct law *law, uint64_t version, const uint32_t *slots, uint32_t n);
+/* The same from what the record says: which entries (by slot) it read; stacks->on: by stacks, then
+ * position, fresh, rescale, ratio and anchor matter. */
+void law_apply_record(struct law *law, uint64_t version, const uint32_t *slots, uint32_t n,
+                      const struct law_step_stacks *stacks);
 
 /* All entries retire and the version is set: first parameters, a rollback, the end of a drain. */
 void law_clear(struct law *law, uint64_t version, uint64_t optimizer_step);
@@ -187,6 +223,25 @@ const struct law_entry *law_at(const struct law *law,
  * caller. Groups are filled with arithmetic_plan_group. */
 void law_plan(const struct law_settings *settings, const struct law_step *step,
               struct arithmetic_plan *plan);
+
+/* law_stacks.c. The largest window for which shards need room for partial sums, under these
+ * settings: the window, or 0 when its average is direct. The period of fronts, and how many fronts
+ * such room has. */
+enum { LAW_FRONT_EVERY = 2 };
+uint32_t law_stacks_room(const struct law_settings *settings);
+uint32_t law_stacks_fronts(uint32_t room);
+/* Arrays of a gradient's size that a step reads and writes for its window by stacks. */
+uint64_t law_stacks_passes(const struct law_settings *settings);
+bool law_stacks_separable(const struct law_settings *settings);
+
+/* For law.c: the numbers of a step whose entries are filled in; the schedule after a step; its
+ * beginning anew. */
+void law_stacks_step(const struct law *law, struct law_step *step);
+void law_stacks_apply(struct law *law, const struct law_step_stacks *stacks);
+void law_stacks_restart(struct law *law);
+
+/* What a shard does with such numbers. */
+void law_stacks_plan(const struct law_step_stacks *step, struct arithmetic_stacks *stacks);
 
 /* The sentences a server prints at start: what these settings mean together, for so many workers.
  * Always terminated; cut when size is too small (2 KiB suffices). One sentence per line. Returns

@@ -74,6 +74,12 @@ gradweir_status law_settings_check(const struct law_settings *s)
     TRY(within("decay", s->decay, LAW_UNIFORM, LAW_POLY));
     TRY(within("staleness_at", s->staleness_at, LAW_AT_STEP, LAW_AT_ARRIVAL));
     TRY(within("normalise", s->normalise, LAW_MEAN, LAW_COUNT));
+    TRY(within("window_algorithm", s->window_algorithm, LAW_AUTO, LAW_STACKS));
+    if (s->window_algorithm == LAW_STACKS && !law_stacks_separable(s))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "window_algorithm = stacks keeps sums of weighted gradients, so weights may "
+                    "only change by a common factor: not with recheck, nor with decay = poly "
+                    "unless staleness_at = arrival");
     TRY(within("damp", s->damp, LAW_DAMP_OFF, LAW_DAMP_MEAN_WEIGHT));
     TRY(within("algorithm", s->algorithm, ARITHMETIC_SGD, ARITHMETIC_LAMB));
     TRY(within("schedule", s->schedule, LAW_CONSTANT, LAW_COSINE));

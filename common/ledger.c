@@ -160,7 +160,9 @@ static void fold_step(struct ledger *ledger, const struct record_step *step)
     uint32_t slots[WINDOW_MAX];
     for (uint32_t i = 0; i < step->entries_count; i++)
         slots[i] = step->entries[i].slot;
-    law_apply_record(&ledger->law, step->version, slots, step->entries_count);
+    struct law_step_stacks stacks;
+    ledger_stacks_read(step, &stacks);
+    law_apply_record(&ledger->law, step->version, slots, step->entries_count, &stacks);
     ledger->steps_by_cause[step->cause]++;
     ledger->stepping = step->rounds > 0;
     lower_stride(ledger);

@@ -122,6 +122,10 @@ uint32_t ledger_find(const struct ledger *ledger, const char *identity);
  * now. */
 bool ledger_fenced(const struct ledger *ledger, const uint8_t nonce[16]);
 
+/* The window by stacks, from a step's numbers into its record and back: ledger_stacks.c. */
+void ledger_stacks_write(const struct law_step_stacks *stacks, struct record_step *step);
+void ledger_stacks_read(const struct record_step *step, struct law_step_stacks *stacks);
+
 uint64_t ledger_version(const struct ledger *ledger);
 
 /* Gradients admitted and not yet out of the window. */

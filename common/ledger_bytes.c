@@ -115,6 +115,7 @@ static void walk_settings(struct cursor *cursor, struct law_settings *settings)
     f64(cursor, &settings->clip);
     f64(cursor, &settings->clip_average);
     CHOICE(cursor, settings->damp, enum law_damp);
+    CHOICE(cursor, settings->window_algorithm, enum law_algorithm);
     u32(cursor, &settings->flush_min);
     f64(cursor, &settings->magnitude_max);
     CHOICE(cursor, settings->algorithm, enum arithmetic_algorithm);
@@ -164,6 +165,16 @@ static void walk_law(struct cursor *cursor, struct law *law)
     u64(cursor, &law->retired);
     for (uint32_t i = 0; i < 2 * LAW_WINDOW_MAX; i++)
         walk_entry(cursor, &law->ring[i]);
+    u32(cursor, &law->stacks.room);
+    u32(cursor, &law->stacks.turns_n);
+    u64(cursor, &law->stacks.stepped);
+    u64(cursor, &law->stacks.began);
+    f64(cursor, &law->stacks.anchor);
+    f64(cursor, &law->stacks.drift);
+    for (uint32_t i = 0; i < LAW_WINDOW_MAX; i++) {
+        u64(cursor, &law->turns[i].position);
+        f64(cursor, &law->turns[i].weight);
+    }
 }
 
 static void walk_receipt(struct cursor *cursor, struct ledger_receipt *receipt)
@@ -268,8 +279,13 @@ static bool good_law(const struct ledger *ledger)
     const struct law *law = &ledger->law;
     if (law->next < law->first || law->next - law->first > law->settings.window ||
         law->first < law->retired || law->next - law->retired > 2 * LAW_WINDOW_MAX ||
-        law->settings.window > ledger->slots)
+        law->settings.window > ledger->slots || law->stacks.room > LAW_WINDOW_MAX ||
+        law->stacks.turns_n > LAW_WINDOW_MAX || law->stacks.stepped > law->next)
         return false;
+    for (uint32_t i = 0; i < law->stacks.turns_n; i++)
+        if (law->turns[i].position > law->stacks.stepped ||
+            (i > 0 && law->turns[i].position <= law->turns[i - 1].position))
+            return false;
     for (uint64_t i = law->first; i < law->next; i++)
         if (law->ring[i % (2 * LAW_WINDOW_MAX)].slot >= ledger->slots ||
             law->ring[i % (2 * LAW_WINDOW_MAX)].worker >= ledger->workers_count)

@@ -25,6 +25,14 @@ static uint32_t ring(uint64_t first, uint64_t next, struct ledger_range *ranges)
     return 2;
 }
 
+static struct ledger_range turns(const struct law *law)
+{
+    const uint64_t n =
+        law->stacks.turns_n < LAW_WINDOW_MAX ? law->stacks.turns_n + 1u : (uint64_t)LAW_WINDOW_MAX;
+    return (struct ledger_range){.offset = offsetof(struct ledger, law.turns),
+                                 .bytes = n * sizeof(struct law_turn)};
+}
+
 static struct ledger_range worker(uint32_t number, uint64_t offset, uint64_t bytes)
 {
     const uint64_t at = number < WORKERS_MAX ? number : 0; /* refused before anything changes */
@@ -57,7 +65,10 @@ uint32_t ledger_changes(const struct ledger *ledger, const struct record *record
         count += verdict(&record->admit.name, ranges + count);
         count += ring(law->next, law->next + 1, ranges + count);
         break;
-    case RECORD_STEP: count += ring(law->first, law->next, ranges + count); break;
+    case RECORD_STEP:
+        count += ring(law->first, law->next, ranges + count);
+        ranges[count++] = turns(law);
+        break;
     case RECORD_JOIN:
         ranges[count++] = worker(record->join.worker, 0, sizeof(struct ledger_worker));
         break;

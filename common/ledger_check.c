@@ -160,6 +160,33 @@ static gradweir_status check_entries(const struct ledger *ledger, const struct r
     return GRADWEIR_OK;
 }
 
+static bool good_float(uint32_t bits) /* above 0 and finite */
+{
+    return bits > 0 && bits < 0x7f800000u;
+}
+
+/* Whatever a shard finds in memory by these numbers must be there. */
+static bool stacks_sound(const struct law *law, const struct record_step *step)
+{
+    const struct step_stacks *stacks = &step->stacks;
+    if (stacks->position != law->next || stacks->window != law->settings.window ||
+        stacks->window > law->stacks.room || step->entries_count != law_size(law) ||
+        stacks->fresh != law->next - law->stacks.stepped || stacks->fresh == 0 ||
+        stacks->fresh > step->entries_count || stacks->known < stacks->fresh ||
+        stacks->known > stacks->window || stacks->turns_count > WINDOW_MAX ||
+        !good_float(stacks->rescale) || !(stacks->ratio > 0 && stacks->ratio < HUGE_VAL) ||
+        !(stacks->anchor > 0 && stacks->anchor < HUGE_VAL))
+        return false;
+    if (stacks->known > stacks->fresh &&
+        (stacks->turns_count == 0 || step->turns[0].behind != stacks->fresh))
+        return false;
+    for (uint32_t i = 0; i < stacks->turns_count; i++)
+        if (step->turns[i].behind <= (i ? step->turns[i - 1].behind : 0) ||
+            step->turns[i].behind >= stacks->window || !good_float(step->turns[i].weight))
+            return false;
+    return true;
+}
+
 static gradweir_status check_step(const struct ledger *ledger, const struct record *record)
 {
     const struct record_step *step = &record->step;
@@ -176,7 +203,10 @@ static gradweir_status check_step(const struct ledger *ledger, const struct reco
             !good_factor(step->groups[i].bias_correction1) ||
             !good_factor(step->groups[i].bias_correction2))
             return refuse(record, "a group's numbers are not finite");
-    return check_entries(ledger, record);
+    TRY(check_entries(ledger, record));
+    if (step->algorithm == STEP_STACKS && !stacks_sound(&ledger->law, step))
+        return refuse(record, "its partial sums cannot be so");
+    return GRADWEIR_OK;
 }
 
 static gradweir_status check_summed(const struct ledger *ledger, const struct record *record)

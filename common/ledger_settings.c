@@ -47,6 +47,7 @@ static const struct row rows[] = {
     LAW("clip", REAL, true, clip),
     LAW("clip_average", REAL, true, clip_average),
     WORD("damp", true, damp, "off|mean_weight"),
+    WORD("window_algorithm", false, window_algorithm, "auto|direct|stacks"),
     LAW("flush_min", COUNT32, true, flush_min),
     LAW("magnitude_max", REAL, false, magnitude_max),
     WORD("optimizer", false, algorithm, "sgd|momentum|nesterov|rmsprop|adam|amsgrad|adamw|lamb"),

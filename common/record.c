@@ -11,6 +11,9 @@ size_t record_used(const struct record *record)
     case RECORD_ADMIT: return head + sizeof record->admit;
     case RECORD_REFUSE: return head + sizeof record->refuse;
     case RECORD_STEP:
+        if (record->step.stacks.turns_count > 0)
+            return head + offsetof(struct record_step, turns) +
+                   record->step.stacks.turns_count * sizeof record->step.turns[0];
         return head + offsetof(struct record_step, entries) +
                record->step.entries_count * sizeof record->step.entries[0];
     default: return sizeof *record;

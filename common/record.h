@@ -118,7 +118,9 @@ struct record_refuse {
 /* NOTHING: the version gets the parameters and the optimizer's state of the version before. No
  * coordinator sends it: replay without a worker makes it of a step that has nothing left to read.
  */
-enum step_algorithm { STEP_DIRECT = 0, STEP_NOTHING = 1 };
+/* DIRECT: one pass over the entries. STACKS: the same average from partial sums, as
+ * common/arithmetic_stacks.h has it; `stacks` says with what numbers. */
+enum step_algorithm { STEP_DIRECT = 0, STEP_NOTHING = 1, STEP_STACKS = 2 };
 
 enum step_cause { STEP_DUE = 1, STEP_FLUSH = 2, STEP_DRAIN = 3 };
 
@@ -134,6 +136,23 @@ struct step_group {
     double bias_correction2; /* 1 - beta2^t */
 };
 
+/* A step of before whose partial sums may still be read. */
+struct step_turn {
+    uint32_t behind; /* log positions (ADMITs) from that step to this one */
+    uint32_t weight; /* float32 bits: its sums, times this, have the weights of this step */
+};
+
+/* Zeros unless the step's algorithm is STACKS. */
+struct step_stacks {
+    uint64_t position;    /* ADMITs so far */
+    uint32_t window;      /* the period of the schedule */
+    uint32_t fresh;       /* ADMITs since the step before */
+    uint32_t known;       /* ADMITs since the schedule began, at most window: no sums are older */
+    uint32_t rescale;     /* float32 bits: sums of the step before, times this, … likewise */
+    double ratio, anchor; /* for the next step's numbers: law.h */
+    uint32_t turns_count;
+};
+
 struct record_step {
     uint64_t version; /* the one this step makes */
     uint64_t t;       /* optimizer steps taken, this one included */
@@ -142,8 +161,10 @@ struct record_step {
     uint32_t rounds;    /* whole-model rounds (SUMMED) this step needs: 0 or 1 */
     uint32_t groups_count;
     struct step_group groups[GROUPS_MAX];
+    struct step_stacks stacks;
     uint32_t entries_count;
     struct step_entry entries[WINDOW_MAX]; /* in log order */
+    struct step_turn turns[WINDOW_MAX];    /* stacks.turns_count of them, newest first */
 };
 
 struct record_summed {
@@ -203,7 +224,7 @@ const char *record_name(uint32_t kind);
 const char *verdict_name(uint32_t verdict);
 
 /* Bytes of a record that count, from its start: of its union the kind's own part, of a STEP no more
- * than its entries. record_copy leaves what lies behind them in `to` as it is. */
+ * than its entries and turns. record_copy leaves what lies behind them in `to` as it is. */
 size_t record_used(const struct record *record);
 void record_copy(struct record *to, const struct record *from);
 

@@ -98,6 +98,8 @@ const struct setting settings_server[] = {
     REAL("clip_average", true, "0", 0, 1e30, "largest norm of the average; 0: off"),
     ONE_OF("damp", true, "off", "off|mean_weight",
            "learning rate by the mean weight of what is averaged"),
+    ONE_OF("window_algorithm", false, "auto", "auto|direct|stacks",
+           "one pass over the window, or partial sums kept beside it; auto: what is faster"),
     WAIT("flush_after", true, "auto", 1e6, 3600 * SECOND, "auto",
          "step with what is there after so long; auto: 3 x the median step"),
     WHOLE("flush_min", true, "1", 1, 256, NULL, "gradients a flush needs"),

@@ -227,10 +227,18 @@ static const struct field record_refuse[] = {
 static const struct field record_step[] = {U64(step.version),
                                            U64(step.t),
                                            ENUM(step.cause, STEP_DUE, STEP_DRAIN),
-                                           U32(step.algorithm, STEP_NOTHING),
+                                           U32(step.algorithm, STEP_STACKS),
                                            U32(step.rounds, 1),
                                            BLOB(step.groups, step.groups_count, GROUPS_MAX),
-                                           BLOB(step.entries, step.entries_count, WINDOW_MAX)};
+                                           BLOB(step.entries, step.entries_count, WINDOW_MAX),
+                                           U64(step.stacks.position),
+                                           U32(step.stacks.window, WINDOW_MAX),
+                                           U32(step.stacks.fresh, ANY),
+                                           U32(step.stacks.known, WINDOW_MAX),
+                                           U32(step.stacks.rescale, ANY),
+                                           F64(step.stacks.ratio),
+                                           F64(step.stacks.anchor),
+                                           BLOB(step.turns, step.stacks.turns_count, WINDOW_MAX)};
 static const struct field record_summed[] = {U64(summed.version), U32(summed.round, 1),
                                              F64(summed.norm), U32(summed.factor, ANY),
                                              BLOB(summed.ratios, summed.ratios_count, RATIOS_MAX)};
@@ -263,6 +271,7 @@ struct field_table record_fields(uint32_t kind)
 }
 
 static_assert(sizeof(struct report_number) == 40 && sizeof(struct step_entry) == 8 &&
-                  sizeof(struct step_group) == 24 && sizeof(struct member) == ADDRESS_MAX + 16,
+                  sizeof(struct step_turn) == 8 && sizeof(struct step_group) == 24 &&
+                  sizeof(struct member) == ADDRESS_MAX + 16,
               "blobs are copied as they lie in memory");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");

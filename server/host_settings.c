@@ -28,6 +28,7 @@ static void read_window(const struct settings *settings, struct law_settings *la
     law->clip = settings_float(settings, "clip");
     law->clip_average = settings_float(settings, "clip_average");
     law->damp = (enum law_damp)settings_choice(settings, "damp");
+    law->window_algorithm = (enum law_algorithm)settings_choice(settings, "window_algorithm");
     law->flush_min = (uint32_t)settings_int(settings, "flush_min");
     law->magnitude_max = settings_float(settings, "magnitude_max");
 }

@@ -101,16 +101,17 @@ static void print_wire(const struct plan *plan)
         print_link(plan, usual[i], body, whole);
 }
 
-/* What the passes of a step read and write: the window's gradients, the parameters out of one slot
- * into another, the optimizer's state in place; with a clip of the average, that is written and
- * read again. */
+/* What the passes of a step read and write: the window's gradients or partial sums, the parameters
+ * out of one slot into another, the optimizer's state in place; with a clip of the average, that is
+ * written and read again. */
 static gradweir_status print_step(const struct plan *plan)
 {
     const struct law_settings *law = &plan->options.order.law;
     const struct optimizer_options *optimizer = &plan->options.order.optimizer;
     const uint64_t states =
         arithmetic_states_n(law->algorithm, optimizer->centered, optimizer->momentum);
-    const uint64_t passes = law->window + 2 + 2 * states + (law->clip_average > 0 ? 2 : 0);
+    const uint64_t window = law_stacks_room(law) ? law_stacks_passes(law) : law->window;
+    const uint64_t passes = window + 2 + 2 * states + (law->clip_average > 0 ? 2 : 0);
     uint64_t most = 0;
     for (uint32_t i = 0; i < plan->options.shards; i++) {
         const uint64_t elements = model_shard(plan->model, plan->options.shards, i).elements;

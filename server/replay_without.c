@@ -15,6 +15,7 @@ struct replay_without {
     struct ledger ledger; /* of the run as it was */
     struct record was;    /* the record at hand, as it was */
     struct law rest;      /* the window without the worker, at the step at hand */
+    bool changed;         /* some step has been weighed anew: partial sums of before are no good */
     uint64_t previous;    /* hash of the last record given out */
 };
 
@@ -130,13 +131,25 @@ static void weigh_rest(struct replay_without *without, const struct model *model
                 rest.learning_rate * model->groups[i].learning_rate_scale;
 }
 
+/* What the entries' weights say without partial sums. */
+static void take_directly(struct record_step *step)
+{
+    if (step->algorithm == STEP_STACKS)
+        step->algorithm = STEP_DIRECT;
+    memset(&step->stacks, 0, sizeof step->stacks);
+}
+
 gradweir_status replay_without_record(struct replay_without *without, const struct model *model,
                                       struct record *record, struct replay_result *result)
 {
     without->was = *record;
     if (record->kind == RECORD_STEP && record->step.groups_count == model->groups_count &&
-        reads_worker(without, &record->step))
+        reads_worker(without, &record->step)) {
+        without->changed = true;
         weigh_rest(without, model, &record->step, result);
+    }
+    if (record->kind == RECORD_STEP && without->changed)
+        take_directly(&record->step);
     TRY(ledger_apply(&without->ledger, &without->was));
     if (record->kind == RECORD_JOIN && strcmp(record->join.identity, without->identity) == 0)
         without->worker = record->join.worker;

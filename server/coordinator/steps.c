@@ -64,6 +64,7 @@ static void append_step(struct order *order, enum law_cause cause)
         record.step.entries[i].slot = step.entries[i].slot;
         memcpy(&record.step.entries[i].weight, &step.entries[i].weight, sizeof(uint32_t));
     }
+    ledger_stacks_write(&step.stacks, &record.step);
     order->step_clip = order->ledger.law.settings.clip_average;
     sums_begin(order->sums, step.version);
     note_interval(order);

@@ -171,6 +171,8 @@ static void fill_plan(struct shard *shard)
         plan->entries[i].slot = record->entries[i].slot;
         memcpy(&plan->entries[i].weight, &record->entries[i].weight, sizeof(float));
     }
+    stacks_plan(record, &plan->stacks);
+    plan->stacks.position += shard->plant.stacks_shifted;
     if (shard->plant.order_swapped) { /* two terms commute, three do not */
         const struct arithmetic_entry first = plan->entries[0];
         plan->entries[0] = plan->entries[plan->entries_n - 1];

@@ -95,6 +95,7 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->average = law->clip_average > 0;
     shard->sum_pieces = law->algorithm == ARITHMETIC_LAMB ? sums_pieces(model, &range) : 0;
     shard->ratios_count = law->algorithm == ARITHMETIC_LAMB ? model->parameter_tensors : 0;
+    stacks_measure(shard, model, law);
     shard->groups_count = model->groups_count;
     memcpy(shard->groups, model->groups, sizeof shard->groups);
 }
@@ -109,7 +110,8 @@ static uint64_t take(uint64_t *end, uint64_t bytes)
 void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *bytes)
 {
     const struct shard_options *options = &shard->options;
-    const uint64_t redo = options->warm ? shard->states_count * shard->tile * sizeof(float) : 0;
+    const uint64_t redone = shard->states_count + (shard->stacks > 0);
+    const uint64_t redo = options->warm ? redone * shard->tile * sizeof(float) : 0;
     uint64_t end = round_up(sizeof *shard);
     at->sessions = take(&end, options->sessions_max * sizeof(struct session));
     at->pulls = take(&end, options->pulls_max * sizeof(struct pull));
@@ -134,6 +136,8 @@ void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *byte
     at->parameters = take(&end, options->member.parameter_slots * shard->parameter_stride);
     at->states = take(&end, shard->states_count * shard->state_stride);
     at->average = take(&end, shard->average ? shard->state_stride : 0);
+    at->back = take(&end, shard->stacks ? shard->state_stride : 0);
+    at->fronts = take(&end, (uint64_t)law_stacks_fronts(shard->stacks) * shard->state_stride);
     *bytes = end;
 }
 
@@ -173,15 +177,16 @@ static void explain(const struct shard *shard, uint64_t bytes, char *text, size_
 {
     const double mib = 1024.0 * 1024.0;
     const struct message_member *member = &shard->options.member;
-    const uint64_t floats = member->slots * shard->slot_stride +
-                            member->parameter_slots * shard->parameter_stride +
-                            shard->states_count * shard->state_stride;
+    const uint64_t floats =
+        member->slots * shard->slot_stride + member->parameter_slots * shard->parameter_stride +
+        shard->states_count * shard->state_stride + stacks_arrays(shard) * shard->state_stride;
     snprintf(text, size,
              "%.2f MiB = %u slots of %s x %.3f + %u parameter slots x %.3f + %u optimizer states x "
-             "%.3f + %.2f for tables, sums and slices",
+             "%.3f + %llu partial sums of the window x %.3f + %.2f for tables, sums and slices",
              (double)bytes / mib, member->slots, codec_name(shard->codec),
              (double)shard->slot_stride / mib, member->parameter_slots,
              (double)shard->parameter_stride / mib, shard->states_count,
+             (double)shard->state_stride / mib, (unsigned long long)stacks_arrays(shard),
              (double)shard->state_stride / mib, (double)(bytes - floats) / mib);
 }
 
@@ -257,10 +262,10 @@ uint64_t arena_shape(const struct law_settings *law, const struct shard_options 
 {
     const struct optimizer_options *optimizer = &options->optimizer;
     const double numbers[] = {optimizer->epsilon, optimizer->dampening, optimizer->weight_decay};
-    const uint64_t shape[] = {
-        law->algorithm,          law->clip_average > 0, optimizer->centered, optimizer->momentum,
-        optimizer->always_adapt, options->sessions_max, options->pulls_max,  options->chunk_bytes,
-        options->tile_elements,  options->keep,         options->warm};
+    const uint64_t shape[] = {law->algorithm,      law->clip_average > 0,   optimizer->centered,
+                              optimizer->momentum, optimizer->always_adapt, options->sessions_max,
+                              options->pulls_max,  options->chunk_bytes,    options->tile_elements,
+                              options->keep,       options->warm,           law_stacks_room(law)};
     return checksum_hash64(checksum_hash64(0, numbers, sizeof numbers), shape, sizeof shape);
 }
 

@@ -49,9 +49,13 @@ static void record_came(struct shard *shard, const struct record *record)
     const uint32_t ranges_count = ledger_changes(&shard->ledger, record, ranges);
     for (uint32_t i = 0; i < ranges_count; i++)
         journal_keep(shard, (char *)&shard->ledger + ranges[i].offset, ranges[i].bytes);
-    const gradweir_status status = apply_room(shard, record)
-                                       ? ledger_apply(&shard->ledger, record)
-                                       : fail(GRADWEIR_ERR_FULL, "too many wait to be applied");
+    const gradweir_status status =
+        !apply_room(shard, record) ? fail(GRADWEIR_ERR_FULL, "too many wait to be applied")
+        : !stacks_room(shard, record)
+            ? fail(GRADWEIR_ERR_MISMATCH,
+                   "the coordinator's window has partial sums that this shard took no memory for: "
+                   "window, stride, decay and window_algorithm must be the same")
+            : ledger_apply(&shard->ledger, record);
     if (status != GRADWEIR_OK) {
         say(shard, "shard %u refuses a record: %.400s", shard->options.member.shard, fail_reason());
         return;
@@ -234,7 +238,12 @@ void shard_work(struct shard *shard, struct arithmetic_work *work)
     *work = (struct arithmetic_work){
         .sources = {.base = at_offset(shard, shard->at.slots),
                     .stride_bytes = shard->slot_stride,
-                    .codec = shard->codec},
+                    .codec = shard->codec,
+                    .back = at_offset(shard, shard->at.back),
+                    .fronts = at_offset(shard, shard->at.fronts),
+                    .front_stride = shard->state_stride / sizeof(float),
+                    .first = shard->options.member.first,
+                    .stripe = shard->stripe},
         .average = shard->average && step->record.rounds && step->phase == STEP_APPLYING
                        ? shard_average(shard)
                        : NULL,
@@ -307,6 +316,8 @@ bool shard_plant(struct shard *shard, const char *name)
                   {"torn-step", &shard->plant.torn_step},
                   {"order-swapped", &shard->plant.order_swapped},
                   {"redo-off", &shard->plant.redo_off},
+                  {"stacks-redo-off", &shard->plant.stacks_redo_off},
+                  {"stacks-schedule-shifted", &shard->plant.stacks_shifted},
                   {"undo-off", &shard->plant.undo_off},
                   {"stale-close", &shard->plant.stale_close},
                   {"quiet-off", &shard->plant.quiet_off},

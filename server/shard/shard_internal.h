@@ -4,7 +4,7 @@
  *   arena:  struct shard | sessions | pulls | records | chunk bits | shares | journal |
  *           pieces | sums | sums of chunks | trust ratios | moments, twice | kept records | layout
  * | digests | lists | bodies | a tile's state to redo | slots (gradients) | parameter slots |
- * optimizer states | average
+ * optimizer states | average | back | fronts
  *
  * What lies before the journal is control memory, and each byte of it is one of three kinds:
  * kept (journal_keep before it changes, so that an event happens whole or not at all), of the
@@ -22,7 +22,7 @@
 enum {
     PARAMETER_SLOTS_MIN = 2, /* the whole version, and one to write */
     PARAMETER_SLOTS_MAX = 64,
-    SHARD_FORMAT = 5,     /* of the arena: raise it when the meaning of its bytes changes */
+    SHARD_FORMAT = 6,     /* of the arena: raise it when the meaning of its bytes changes */
     KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
@@ -128,7 +128,8 @@ struct stepping {
 /* Where things lie, bytes from the arena's start. */
 struct offsets {
     uint64_t sessions, pulls, records, bits, shares, journal, pieces, sums, chunk_sums, ratios,
-        moments, kept, layout, digests, lists, bodies, redo, slots, parameters, states, average;
+        moments, kept, layout, digests, lists, bodies, redo, slots, parameters, states, average,
+        back, fronts;
 };
 
 /* Whom it follows: shard_epoch.c. */
@@ -167,6 +168,8 @@ struct shard {
     uint32_t
         ratios_count; /* LAMB: tensors of the model; else 0. Dead until summed_version counts */
     bool average;     /* there is room for one */
+    uint32_t stacks;  /* the largest window that partial sums have room for; 0: none */
+    uint32_t stripe;  /* elements of the model that turn together */
     struct {
         uint64_t bytes, used;
     } journal;
@@ -201,8 +204,8 @@ struct shard {
     struct shard_figures figures;
     struct {
         bool stale_record, no_fence, pin_ignored, checksum_ignored, whole_early, torn_step,
-            moments_twice, order_swapped, redo_off, undo_off, stale_close, quiet_off,
-            promise_forgotten, generation_ignored;
+            moments_twice, order_swapped, redo_off, stacks_redo_off, stacks_shifted, undo_off,
+            stale_close, quiet_off, promise_forgotten, generation_ignored;
     } plant;
     struct shard_actions *out;          /* only while shard_step runs */
     void (*audit)(struct shard *shard); /* tests: looks at the journal before each commit */
@@ -347,6 +350,15 @@ struct piece *pull_list(struct shard *shard, uint32_t index); /* PIECES_MAX of t
 bool body_send(struct shard *shard, struct pull *pull,
                uint32_t index); /* false: no place is free */
 void body_sent(struct shard *shard, struct pull *pull, uint64_t token);
+
+/* shard_stacks.c */
+void stacks_measure(struct shard *shard, const struct model *model,
+                    const struct law_settings *law); /* their sizes, before offsets */
+uint64_t stacks_arrays(const struct shard *shard);   /* of state_stride bytes: back and fronts */
+bool stacks_room(const struct shard *shard, const struct record *record);
+void stacks_plan(const struct record_step *record, struct arithmetic_stacks *stacks);
+bool stacks_sound(const struct shard *shard, const struct arithmetic_plan *plan);
+bool stacks_written(const struct shard *shard); /* in this phase of the step */
 
 /* shard_sums.c */
 uint64_t sums_pieces(const struct model *model, const struct model_range *range);

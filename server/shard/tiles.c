@@ -57,21 +57,27 @@ bool tile_busy(const struct shard *shard)
     return shard->tile_word >> 63 && (shard->tile_word & ~BUSY & ~NEXT_MAX) == word_of(shard, 0);
 }
 
-/* Each state's tile: in the state, and in the copy. LAMB steps its state in a phase of its own. */
-static void tile_copy(struct shard *shard, bool back)
+/* The tile of one array that is written in place: there, and in the i-th copy. */
+static void copy_array(struct shard *shard, uint64_t array, uint32_t i, bool undo)
 {
     const uint64_t begin = tile_next(shard), bytes = (tile_end(shard) - begin) * sizeof(float);
+    void *state = at_offset(shard, array + begin * sizeof(float));
+    void *copy = at_offset(shard, shard->at.redo + i * shard->tile * sizeof(float));
+    memcpy(undo ? state : copy, undo ? copy : state, bytes);
+}
+
+/* LAMB steps its state in a phase of its own. Fronts need no copy: they are made of gradients
+ * alone, and where they are made they are not read. */
+static void tile_copy(struct shard *shard, bool undo)
+{
     const enum step_phase writes =
         shard->step.plan.algorithm == ARITHMETIC_LAMB ? STEP_MOMENTS : STEP_APPLYING;
-    if (shard->step.phase != writes)
-        return;
-    for (uint32_t i = 0; i < shard->states_count; i++) {
-        void *state =
-            at_offset(shard, shard->at.states + i * shard->state_stride + begin * sizeof(float));
-        void *copy = at_offset(shard, shard->at.redo + i * shard->tile * sizeof(float));
-        memcpy(back ? state : copy, back ? copy : state, bytes);
-    }
-    digests_redo(shard, begin, tile_end(shard), back);
+    for (uint32_t i = 0; i < shard->states_count && shard->step.phase == writes; i++)
+        copy_array(shard, shard->at.states + i * shard->state_stride, i, undo);
+    if (shard->step.phase == writes)
+        digests_redo(shard, tile_next(shard), tile_end(shard), undo);
+    if (stacks_written(shard) && !shard->plant.stacks_redo_off)
+        copy_array(shard, shard->at.back, shard->states_count, undo);
 }
 
 void tile_begin(struct shard *shard)

@@ -85,6 +85,7 @@ static bool sizes_sound(const struct shard *shard, const struct shard_options *o
         shard->parameter_stride < shard->body_bytes || shard->parameter_stride > 8 * most ||
         shard->state_stride < shard->elements * sizeof(float) || shard->state_stride > 8 * most ||
         shard->blocks > most || shard->block == 0 || shard->journal.bytes > most ||
+        shard->stacks > WINDOW_MAX || shard->stripe == 0 ||
         shard->groups_count > MODEL_GROUPS_MAX || member->ring > 1u << 20 ||
         shard->layout_bytes > CONTENT_BYTES_MAX ||
         shard->records_max != 2 * member->slots + WINDOW_MAX + 2)
@@ -106,7 +107,7 @@ static bool record_sound(const struct shard *shard, const struct record *record)
     for (uint32_t i = 0; i < record->step.entries_count; i++)
         if (record->step.entries[i].slot >= slots)
             return false;
-    return true;
+    return stacks_room(shard, record);
 }
 
 static bool ring_sound(struct shard *shard)
@@ -129,7 +130,8 @@ static bool ledger_sound(const struct ledger *ledger)
     const struct law *law = &ledger->law;
     return ledger->workers_count <= WORKERS_MAX && ledger->members <= MEMBERS_MAX &&
            law->first <= law->next && law->next - law->first <= LAW_WINDOW_MAX &&
-           law->retired <= law->first && law->next - law->retired <= 2 * LAW_WINDOW_MAX;
+           law->stacks.turns_n < LAW_WINDOW_MAX && law->retired <= law->first &&
+           law->next - law->retired <= 2 * LAW_WINDOW_MAX;
 }
 
 static bool step_sound(const struct shard *shard)
@@ -149,7 +151,7 @@ static bool step_sound(const struct shard *shard)
     for (uint32_t i = 0; i < plan->entries_n; i++)
         if (plan->entries[i].slot >= shard->options.member.slots)
             return false;
-    return true;
+    return stacks_sound(shard, plan);
 }
 
 static bool slots_sound(const struct shard *shard)

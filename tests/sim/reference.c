@@ -101,7 +101,7 @@ static bool usable(const struct reference *reference, const struct law_settings 
 
 static void check_step(struct sim *sim, const struct record_step *step)
 {
-    const struct reference *reference = sim->reference;
+    struct reference *reference = sim->reference;
     const struct law_settings *law = &sim->before;
     double sum = 0;
     uint32_t n = 0;
@@ -117,13 +117,14 @@ static void check_step(struct sim *sim, const struct record_step *step)
                  (unsigned long long)step->version, step->entries_count, n,
                  (unsigned long long)reference->version);
     for (uint32_t i = 0, k = 0; i < reference->window_n; i++) {
-        const struct reference_entry *entry = &reference->window[i];
+        struct reference_entry *entry = &reference->window[i];
         if (!usable(reference, law, entry))
             continue;
         float weight;
         memcpy(&weight, &step->entries[k++].weight, sizeof weight);
-        const double exact = weight_of(reference, law, entry) * clip_of(law, entry) /
-                             (law->normalise == LAW_MEAN ? sum : (double)n);
+        entry->weight =
+            weight_of(reference, law, entry) / (law->normalise == LAW_MEAN ? sum : (double)n);
+        const double exact = entry->weight * clip_of(law, entry);
         if (!near(weight, exact))
             sim_fail(sim, "step %llu gives slot %u the weight %g; by the law it is %g",
                      (unsigned long long)step->version, entry->slot, (double)weight, exact);
@@ -270,6 +271,7 @@ static void step(struct sim *sim, const struct record_step *record)
         if (usable(reference, law, &reference->window[i]))
             reference->sources[k++] = reference->window[i].body;
     average(sim);
+    reference_stacks(sim);
     memcpy(reference->at_step, reference->moments, sizeof reference->moments);
     reference->version = record->version;
     reference->fresh = 0;
@@ -308,6 +310,7 @@ void reference_apply(struct sim *sim, const struct record *record, const struct 
 {
     struct reference *reference = sim->reference;
     const struct law_settings *law = &sim->ledger.law.settings;
+    reference_stacks_tuned(sim, law);
     if (record->kind == RECORD_FIRST) {
         memcpy(reference->parameters, known->body, sim->model->elements * sizeof(float));
         merge(sim, known);
@@ -324,6 +327,7 @@ void reference_apply(struct sim *sim, const struct record *record, const struct 
                                      .norm = record->admit.norm,
                                      .body = known->body};
         reference->fresh++;
+        reference->admitted++;
         merge(sim, known);
     } else if (record->kind == RECORD_STEP) {
         step(sim, &record->step);

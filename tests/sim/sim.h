@@ -231,6 +231,9 @@ struct reference_entry {
     uint64_t basis, samples, admitted;
     double norm;
     const uint8_t *body;
+    double weight;      /* without its clip, at the last step */
+    double weight_then; /* and at the step when it was the newest entry; 0: at none */
+    uint64_t step_then; /* log position of that step */
 };
 
 struct reference {
@@ -246,7 +249,11 @@ struct reference {
     const uint8_t *sources[WINDOW_MAX];
     bool waits;
     uint32_t versions;
-    const uint8_t *bodies[SIM_RECORDS]; /* by version */
+    uint64_t admitted, stepped;  /* log positions: gradients so far; at the last step */
+    uint64_t turned[SIM_FLOATS]; /* by stacks: the position of each element's turn; 0: none */
+    float back[SIM_FLOATS];
+    const uint8_t *bodies[SIM_RECORDS];   /* by version */
+    float fronts[WINDOW_MAX][SIM_FLOATS]; /* sums from a position (modulo) to the element's turn */
 };
 
 /* What goes wrong, and what makes it worse. */
@@ -303,7 +310,7 @@ struct reference {
     X(summed_steps, "steps that wait for sums over all shards")
 
 struct sim_counts {
-    uint64_t events, gradients, admitted, refused, steps, flushes, pulls, drains, records;
+    uint64_t events, gradients, admitted, refused, steps, stacks, flushes, pulls, drains, records;
     uint64_t box_pulls, half_pulls, newer_pulls, unmoved, exact_pulls, not_held;
 #define FAULT_FIELD(name, words) uint64_t name;
     FAULT_MAP(FAULT_FIELD)

@@ -209,6 +209,11 @@ void check_end(struct sim *sim);
 /* reference.c */
 void reference_init(struct sim *sim);
 void reference_apply(struct sim *sim, const struct record *record, const struct sim_name *known);
+/* reference_stacks.c: a step by stacks, element by element. Its numbers are checked, and the
+ * average beside that of one pass; entries have their weights, and the record is reference->step.
+ */
+void reference_stacks(struct sim *sim);
+void reference_stacks_tuned(struct sim *sim, const struct law_settings *law);
 void reference_plan(const struct sim *sim, const struct record_step *step,
                     struct arithmetic_plan *plan);
 

@@ -9,17 +9,22 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const plants[] = {
-    "admit-partial",      "early-receipt",      "no-dedupe",
-    "refusal-unlogged",   "zombie-incarnation", "flush-off",
-    "generation-reuse",   "lease-off",          "retire-early",
-    "weight-twice",       "stale-record",       "pin-ignored",
-    "whole-early",        "checksum-ignored",   "torn-step",
-    "order-swapped",      "moments-twice",      "other-bytes-on-retry",
-    "no-fence",           "one-seal-enough",    "shortest-log",
-    "owed-not-resent",    "joined-early",       "generations-anew",
-    "generation-ignored", "redo-off",           "undo-off",
-    "stale-close",        "quiet-off",          "promise-forgotten"};
+static const char *const plants[] = {"admit-partial",      "early-receipt",
+                                     "no-dedupe",          "refusal-unlogged",
+                                     "zombie-incarnation", "flush-off",
+                                     "generation-reuse",   "lease-off",
+                                     "retire-early",       "weight-twice",
+                                     "stale-record",       "pin-ignored",
+                                     "whole-early",        "checksum-ignored",
+                                     "torn-step",          "order-swapped",
+                                     "moments-twice",      "other-bytes-on-retry",
+                                     "no-fence",           "one-seal-enough",
+                                     "shortest-log",       "owed-not-resent",
+                                     "joined-early",       "generations-anew",
+                                     "generation-ignored", "redo-off",
+                                     "undo-off",           "stale-close",
+                                     "quiet-off",          "promise-forgotten",
+                                     "stacks-redo-off",    "stacks-schedule-shifted"};
 
 enum { PLANT_SEEDS = 4000 };
 

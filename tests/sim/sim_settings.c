@@ -81,6 +81,20 @@ static void choose_law(struct sim *sim, struct law_settings *law)
     law->beta2 = 0.99;
 }
 
+/* Windows that slide, and how they are averaged; by chance of their own. */
+static void choose_window_algorithm(struct sim *sim, struct law_settings *law)
+{
+    struct random own;
+    random_split(&own, sim->seed, "window_algorithm", 0);
+    if (chance(&own, 0.35)) {
+        law->window = 3 + (uint32_t)random_below(&own, 10);
+        law->stride = 1 + (uint32_t)random_below(&own, (law->window + 1) / 3);
+    }
+    law->window_algorithm = (enum law_algorithm)random_below(&own, 3);
+    if (law->window_algorithm == LAW_STACKS && !law_stacks_separable(law))
+        law->window_algorithm = LAW_AUTO;
+}
+
 /* By the seed itself, so that the rest of a seed is the same with every codec. A rank's share may
  * cut blocks of int8. */
 static void choose_codec(struct sim *sim, struct law_settings *law)
@@ -143,6 +157,7 @@ void settings_choose(struct sim *sim)
     settings->stale_pulls = pick(sim, 1, 3);
     settings->tile = chance(&sim->random, 0.5) ? 0 : sim->model->block;
     choose_law(sim, &order->law);
+    choose_window_algorithm(sim, &order->law);
     choose_codec(sim, &order->law);
     *order = (struct order_options){.job = 7,
                                     .seed = sim->seed,

@@ -20,6 +20,7 @@ void table_print(const struct sim_counts *counts, uint64_t seeds, double seconds
     row("admitted", counts->admitted, seeds);
     row("refused", counts->refused, seeds);
     row("steps", counts->steps, seeds);
+    row("steps by stacks", counts->stacks, seeds);
     row("flushes", counts->flushes, seeds);
     row("drains", counts->drains, seeds);
     row("pulls", counts->pulls, seeds);

@@ -263,7 +263,7 @@ Test(law, the_fold_of_records_equals_the_law_that_wrote_them)
             uint32_t slots[LAW_WINDOW_MAX];
             for (uint32_t i = 0; i < step.n; i++)
                 slots[i] = step.entries[i].slot;
-            law_apply_record(&fold, step.version, slots, step.n);
+            law_apply_record(&fold, step.version, slots, step.n, &step.stacks);
         }
         struct law_entry a, b;
         while (law_retired(&law, &a))
@@ -281,7 +281,7 @@ Test(law, a_step_that_is_not_the_next_is_our_own_mistake, .signal = SIGABRT)
     start(1, 1);
     const uint32_t slot = 0;
     admit(slot, 0, 1);
-    law_apply_record(&law, 2, &slot, 1);
+    law_apply_record(&law, 2, &slot, 1, &step.stacks);
 }
 
 static void refused(struct law_settings settings, const char *name)
