@@ -27,7 +27,7 @@ static void start(void)
     add("embed", MODEL_PARAMETER, 2, (const uint64_t[]){37, 24});
     add("cube", MODEL_PARAMETER, 4, (const uint64_t[]){3, 5, 4, 7});
     add("seen", MODEL_MOMENTS, 2, (const uint64_t[]){3, 4});
-    add("one", MODEL_PARAMETER, 0, NULL);
+    add("one", MODEL_PARAMETER, 0, (const uint64_t[]){0});
     add("bias", MODEL_PARAMETER, 1, (const uint64_t[]){300});
     cr_assert_eq(model_seal(model), GRADWEIR_OK);
     body_bytes = model->elements * sizeof(float) + model->moments * sizeof(struct moments);
