@@ -1,6 +1,7 @@
 /* Memory and clock of the floor: libc only, one thread. See floor.h. */
 #include "tests/bench/floor.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,13 +34,68 @@ const struct floor_loops *floor_choose(void)
     return &floor_plain;
 #elif defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("vpclmulqdq"))
         return &floor_v4;
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &floor_v3
                                                                            : &floor_plain;
 #else
     return &floor_plain;
 #endif
+}
+
+static uint32_t crc_by_definition(const unsigned char *bytes, size_t n)
+{
+    uint32_t crc = UINT32_MAX;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78u : 0);
+    }
+    return ~crc;
+}
+
+static bool land_sound(const struct floor_loops *loops, unsigned char *from, unsigned char *to)
+{
+    static const size_t sizes[] = {4, 64, 252, 256, 1024, 12288, 12292, 40000};
+    bool sound = true, finite;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int past = 0; past < 2; past++) {
+            float *last = (float *)(void *)(from + sizes[i] - 4);
+            const float before = *last;
+            memset(to, 0, sizes[i]);
+            const uint32_t crc =
+                (past ? loops->land_past : loops->land)(to, from, sizes[i], &finite);
+            sound &= finite && crc == crc_by_definition(from, sizes[i]);
+            sound &= memcmp(to, from, sizes[i]) == 0;
+            *last = (float)INFINITY;
+            (past ? loops->land_past : loops->land)(to, from, sizes[i], &finite);
+            sound &= !finite;
+            *last = before;
+        }
+    return sound;
+}
+
+bool floor_sound(const struct floor_loops *loops)
+{
+    enum { N = 10000 };
+    float *memory = floor_memory(4 * N * sizeof *memory);
+    if (!memory)
+        return false;
+    float *w = memory + N, *m = memory + 2 * N;
+    for (int i = 0; i < N; i++)
+        memory[i] = (float)(i % 31 - 15);
+    bool sound = land_sound(loops, (unsigned char *)memory, (unsigned char *)w);
+    memset(w, 0, 3 * N * sizeof *w);
+    loops->sgd(w, memory, N, 0.5f);
+    for (int i = 0; i < N; i++)
+        sound &= w[i] == -0.5f * memory[i];
+    memset(w, 0, N * sizeof *w);
+    loops->adam(w, m, memory + 3 * N, memory, N, &(struct floor_adam){1, 0.5f, 0.75f, 0.5f, 0});
+    for (int i = 0; i < N; i++)
+        sound &= memory[i] == 0 || fabsf(w[i] + (memory[i] > 0 ? 0.5f : -0.5f)) < 1e-5f;
+    floor_memory_free(memory, 4 * N * sizeof *memory);
+    return sound;
 }
 
 static double now(void)

@@ -53,6 +53,10 @@ extern const struct floor_loops floor_plain, floor_v3, floor_v4;
 /* The best set that this machine runs. */
 const struct floor_loops *floor_choose(void);
 
+/* Whether what the loops compute is right: checksums as CRC32C is defined, NaN found, steps as
+ * their formulas. */
+bool floor_sound(const struct floor_loops *loops);
+
 struct floor;
 
 /* Sources, slots, parameters and state for gradients of `bytes` (rounded up to 64); every page is

@@ -69,6 +69,10 @@ int main(int count, char **arguments)
                 ROUNDS_MAX);
         return 2;
     }
+    if (!floor_sound(floor_choose())) {
+        fprintf(stderr, "floor: its loops compute something else than they should\n");
+        return 1;
+    }
     for (int i = 0; i < (asked > 0 ? 1 : 3); i++)
         for (int optimizer = FLOOR_SGD; optimizer <= FLOOR_ADAM; optimizer++)
             whole &= measure(asked > 0 ? asked : usual[i], (enum floor_optimizer)optimizer, rounds);

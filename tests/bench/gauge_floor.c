@@ -14,6 +14,12 @@ int gauge_floor(const struct gauge *gauge)
     struct gauge_values push = {.count = 0}, copy = push, step = push, triad = push, ratio = push;
     struct gauge_values limit = push, copied = push, land = push;
     struct floor *floor = floor_open(gauge->bytes, sgd ? FLOOR_SGD : FLOOR_ADAM);
+    if (!floor_sound(floor_choose())) {
+        fprintf(stderr,
+                "gradweir-bench: the floor's loops compute something else than they should\n");
+        floor_close(floor);
+        return 1;
+    }
     if (!floor) {
         fprintf(stderr, "gradweir-bench: no memory for the floor's slots\n");
         return 1;
