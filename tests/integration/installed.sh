@@ -12,6 +12,7 @@ cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 cp "$source"/client/examples/hello.c "$source"/client/examples/hello.cpp "$work"
 cd "$work"
 prefix/bin/gradweir-train --help >/dev/null # finds the library that was installed with it
+prefix/bin/gradweir-bench push --size 64KiB --seconds 0.1 --rounds 1 --perftest off --json | grep -q '"refused": 0' # its server lies beside it
 flags="-Wall -Wextra -Wpedantic -Werror"
 pc=$(dirname "$(find prefix -name gradweir.pc)")
 export PKG_CONFIG_PATH=$PWD/$pc
