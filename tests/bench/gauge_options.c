@@ -17,7 +17,7 @@ static const struct setting own[] = {
      "in which numbers gradients travel and wait"},
     {"workers", SETTING_INT, false, "1", 1, 1024, NULL, NULL, "processes that push or pull"},
     {"in_flight", SETTING_INT, false, "1", 1, 8, NULL, NULL,
-     "pushes of a worker under way at once"},
+     "pushes of a worker under way at once; push: 2, so one travels while another is applied"},
     {"outstanding", SETTING_INT, false, "0", 0, 8, NULL, NULL,
      "what a worker may have under way, as it tells the servers; 0: in_flight"},
     {"operations", SETTING_INT, false, "0", 0, 1e9, NULL, NULL,
@@ -60,6 +60,8 @@ static void make_table(const char *command)
     for (size_t i = 0; i < OWN; i++)
         if (strcmp(table[i].name, "optimizer") == 0 && strcmp(command, "step") == 0)
             table[i].by_default = "adam";
+        else if (strcmp(table[i].name, "in_flight") == 0 && strcmp(command, "push") == 0)
+            table[i].by_default = "2";
     for (size_t i = 0; i < settings_server_count && count < sizeof table / sizeof *table; i++)
         if (!settings_find(own, OWN, settings_server[i].name))
             table[count++] = settings_server[i];

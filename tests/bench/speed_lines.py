@@ -39,7 +39,7 @@ def wire_and_step(size):
 
 SIZES = ("1MiB", "16MiB", "64MiB")
 LARGE = ("1MiB", "16MiB")
-SMALL = "--size 40KB --workers 4 --shards 2 --server-threads one --perftest off"
+SMALL = "--size 40KB --workers 4 --shards 2 --server-threads one --in-flight 1 --perftest off"
 STEP = "step --size 16MiB --stride 1 --decay exp --rounds 1 --seconds 4"
 
 
