@@ -189,8 +189,9 @@ struct arithmetic {
     void (*decode_add)(enum arithmetic_codec codec, const void *from, size_t n, float *to);
 
     /* One piece of at most a block. The order of the sum is fixed by the piece's begin: element i
-     * goes to lane i mod 16 in double, then the lanes are added in a binary tree. Pieces:
-     * arithmetic_measure_blocks. */
+     * goes to lane i mod 16 in double, then the lanes are added in a binary tree. int8: a block's
+     * bytes are squared and added as integers, times scale × scale in double, one block after the
+     * other; a block whose scale is not finite is a NaN. Pieces: arithmetic_measure_blocks. */
     void (*measure)(enum arithmetic_codec codec, const void *data, size_t n,
                     struct arithmetic_measure *out);
 

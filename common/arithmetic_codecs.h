@@ -3,57 +3,88 @@
 #ifndef GRADWEIR_COMMON_ARITHMETIC_CODECS_H
 #define GRADWEIR_COMMON_ARITHMETIC_CODECS_H
 
+/* Called with a constant where blocks are whole, so that loops have no ends to look after. */
+#define BLOCK static inline __attribute__((always_inline)) void
+
 static inline bool is_finite(float x)
 {
     return (element_bits(x) & 0x7f800000u) != 0x7f800000u;
 }
 
-/* One block of int8: its bytes and its scale, which is NaN when an element was not finite. */
-static float encode_int8_block(const float *x, size_t n, unsigned char *to)
+/* A block of int8 from its sums, whose largest magnitude is known: scale, bytes, and what they
+ * leave out (rest NULL: nobody wants that). */
+BLOCK encode_block(const float *x, size_t n, uint32_t largest, float *rest, unsigned char *to)
 {
-    const uint32_t largest = largest_of(x, n, 0);
     const float scale = element_int8_scale(largest), inverse = element_int8_inverse(scale);
     int8_t *q = (int8_t *)to + sizeof scale;
     memcpy(to, &scale, sizeof scale);
     if (!is_finite(scale)) {
         for (size_t i = 0; i < n; i++)
             q[i] = !is_finite(x[i]);
-        return scale;
+        return;
     }
     INDEPENDENT
     for (size_t i = 0; i < n; i++)
         q[i] = element_to_int8(x[i], inverse);
-    return scale;
+    if (rest == NULL)
+        return;
+    INDEPENDENT
+    for (size_t i = 0; i < n; i++)
+        rest[i] = x[i] - element_from_int8(q[i], scale);
 }
 
-static void encode_int8(float factor, const float *from, size_t n, unsigned char *to)
+BLOCK encode_int8_block(float factor, const float *from, size_t n, float *rest, unsigned char *to)
 {
     float x[CODEC_BLOCK];
-    for (size_t at = 0; at < n; at += CODEC_BLOCK, to += sizeof(float) + CODEC_BLOCK) {
-        const size_t some = n - at < CODEC_BLOCK ? n - at : CODEC_BLOCK;
-        INDEPENDENT
-        for (size_t i = 0; i < some; i++)
-            x[i] = from[at + i] * factor;
-        (void)encode_int8_block(x, some, to);
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        x[i] = rest ? from[i] + rest[i] : from[i] * factor;
+        const uint32_t size = element_bits(x[i]) & 0x7fffffffu;
+        largest = size > largest ? size : largest;
     }
+    encode_block(x, n, largest, rest, to);
 }
 
-static void encode_rest_int8(const float *from, size_t n, float *rest, unsigned char *to)
+static void encode_int8(float factor, const float *from, size_t n, float *rest, unsigned char *to)
 {
-    float x[CODEC_BLOCK];
-    for (size_t at = 0; at < n; at += CODEC_BLOCK, to += sizeof(float) + CODEC_BLOCK) {
-        const size_t some = n - at < CODEC_BLOCK ? n - at : CODEC_BLOCK;
-        INDEPENDENT
-        for (size_t i = 0; i < some; i++)
-            x[i] = from[at + i] + rest[at + i];
-        const float scale = encode_int8_block(x, some, to);
-        const int8_t *q = (const int8_t *)to + sizeof scale;
-        if (!is_finite(scale))
-            continue;
-        INDEPENDENT
-        for (size_t i = 0; i < some; i++)
-            rest[at + i] = x[i] - element_from_int8(q[i], scale);
+    size_t at = 0;
+    for (; at + CODEC_BLOCK <= n; at += CODEC_BLOCK, to += sizeof(float) + CODEC_BLOCK)
+        if (rest)
+            encode_int8_block(1.0f, from + at, CODEC_BLOCK, rest + at, to);
+        else
+            encode_int8_block(factor, from + at, CODEC_BLOCK, NULL, to);
+    if (at < n)
+        encode_int8_block(factor, from + at, n - at, rest ? rest + at : NULL, to);
+}
+
+BLOCK measure_int8_block(const unsigned char *block, size_t n, double *sum, uint32_t *largest)
+{
+    const int8_t *q = (const int8_t *)block + sizeof(float);
+    int32_t squares = 0;
+    int16_t most = 0;
+    float scale;
+    memcpy(&scale, block, sizeof scale);
+    for (size_t i = 0; i < n; i++)
+        squares += (int16_t)q[i] * (int16_t)q[i];
+    for (size_t i = 0; i < n; i++) {
+        const int16_t size = q[i] < 0 ? (int16_t)-q[i] : q[i];
+        most = size > most ? size : most;
     }
+    const uint32_t size =
+        is_finite(scale) ? element_bits((float)most * scale) & 0x7fffffffu : 0x7fc00000u;
+    *sum += (double)squares * ((double)scale * (double)scale);
+    *largest = size > *largest ? size : *largest;
+}
+
+/* Bytes are squared and added as integers, which is exact; one block after the other. */
+static void measure_int8(const void *data, size_t n, double *sum, uint32_t *largest)
+{
+    const unsigned char *block = data;
+    size_t at = 0;
+    for (; at + CODEC_BLOCK <= n; at += CODEC_BLOCK, block += sizeof(float) + CODEC_BLOCK)
+        measure_int8_block(block, CODEC_BLOCK, sum, largest);
+    if (at < n)
+        measure_int8_block(block, n - at, sum, largest);
 }
 
 /* n elements from element i of `data`, which may lie within a block: a tensor's range does. */
@@ -95,7 +126,7 @@ static void encode(enum arithmetic_codec codec, float scale, const float *from, 
         for (size_t i = 0; i < n; i++)
             to_half[i] = element_to_f16(from[i] * scale);
         return;
-    case ARITHMETIC_INT8: encode_int8(scale, from, n, to); return;
+    case ARITHMETIC_INT8: encode_int8(scale, from, n, NULL, to); return;
     }
     ASSERT(!"a codec");
 }
@@ -154,7 +185,7 @@ static void encode_rest(enum arithmetic_codec codec, const float *from, size_t n
             rest[i] = rest_of(sum, element_from_f16(to_half[i]), rest[i]);
         }
         return;
-    case ARITHMETIC_INT8: encode_rest_int8(from, n, rest, to); return;
+    case ARITHMETIC_INT8: encode_int8(1.0f, from, n, rest, to); return;
     }
     ASSERT(!"a codec");
 }

@@ -104,6 +104,32 @@ Test(codec, has_the_same_bits_on_every_instruction_set)
         }
 }
 
+Test(codec, a_measure_is_that_of_what_is_decoded)
+{
+    for (uint64_t seed = 1; seed <= SEEDS; seed++)
+        for (size_t k = 0; k < 4; k++) {
+            struct random random;
+            float x[N];
+            uint8_t wire[4 * N];
+            struct arithmetic_measure measure;
+            double sum = 0, largest = 0;
+            random_init(&random, seed);
+            const size_t n = 1 + random_below(&random, N);
+            draw_all(&random, x, n);
+            arithmetic_scalar.encode(codecs[k], 1, x, n, wire);
+            if (codecs[k] == ARITHMETIC_INT8 && n > 7)
+                wire[4 + 5] = 0x80; /* -128, which no encoding makes */
+            for (size_t i = 0; i < n; i++) {
+                const double y = (double)codec_element(codecs[k], wire, i);
+                sum += y * y;
+                largest = fmax(largest, fabs(y));
+            }
+            arithmetic_scalar.measure(codecs[k], wire, n, &measure);
+            cr_assert_float_eq(measure.sum_squares, sum, 1e-12 * sum, "%s", codec_name(codecs[k]));
+            cr_assert_eq((double)arithmetic_largest(measure.largest_bits), largest);
+        }
+}
+
 Test(codec, the_bits_of_int8_are_these)
 {
     static const float x[4] = {1.27f, -0.005f, 0.015f, 0};
