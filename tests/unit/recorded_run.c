@@ -38,6 +38,7 @@ static struct law_settings make_law(void)
     law.algorithm = ARITHMETIC_ADAM;
     law.learning_rate = 0.01;
     law.clip_average = 20;
+    law.window_algorithm = LAW_STACKS;
     return law;
 }
 
@@ -194,7 +195,12 @@ static void weigh_without_b(struct recorded_run *run, struct record_step *step)
     }
     run->changed += own > 0 && own < k;
     run->emptied += own == 0;
-    if (!run->without_b || own == k)
+    if (!run->without_b || (run->changed == 0 && run->emptied == 0))
+        return;
+    memset(&step->stacks, 0, sizeof step->stacks); /* partial sums have the gradients of both */
+    if (step->algorithm == STEP_STACKS)
+        step->algorithm = STEP_DIRECT;
+    if (own == k)
         return;
     step->algorithm = own == 0 ? STEP_NOTHING : STEP_DIRECT;
     for (uint32_t i = 0; i < k; i++) {
@@ -227,7 +233,9 @@ static void step(struct recorded_run *run, enum law_cause cause)
         record.step.entries[i].slot = law.entries[i].slot;
         memcpy(&record.step.entries[i].weight, &law.entries[i].weight, sizeof(float));
     }
+    ledger_stacks_write(&law.stacks, &record.step);
     weigh_without_b(run, &record.step);
+    run->by_stacks += record.step.algorithm == STEP_STACKS;
     arithmetic_tree_init(&run->sums);
     append(run, &record);
     summed(run);

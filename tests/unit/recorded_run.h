@@ -23,6 +23,7 @@ struct recorded_run {
      * weights that are worked out here by hand; the digests are then of that. */
     bool without_b;
     uint64_t of_b, changed, emptied; /* b's gradients; steps that lost some, or all, of theirs */
+    uint64_t by_stacks;              /* steps */
 };
 
 /* Makes the folder and records the run in it, up to bytes_max. */

@@ -130,6 +130,7 @@ Test(replay, without_a_worker_it_is_the_run_in_which_its_gradients_did_not_count
                          (unsigned long long)until);
             cr_assert_eq(result.digest == run.digests[until], until == 0);
         }
+    cr_assert_gt(run.by_stacks, 10, "the run is averaged from partial sums too");
     cr_assert(result.left_out == run.of_b && run.of_b > 5);
     cr_assert(result.steps_changed == run.changed && run.changed > 5);
     cr_assert(result.steps_emptied == run.emptied && run.emptied == 1);
