@@ -58,6 +58,9 @@ gradweir_status populate_memory(void *memory, uint64_t bytes)
         return fail(GRADWEIR_ERR_NO_MEMORY,
                     "%.1f MiB are wanted, and the machine or its control group has %.1f MiB left",
                     (double)bytes / 0x1p20, (double)available / 0x1p20);
+#ifdef MADV_HUGEPAGE
+    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* asked, not forced */
+#endif
 #ifdef MADV_POPULATE_WRITE
     if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
         return GRADWEIR_OK;

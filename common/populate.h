@@ -12,9 +12,10 @@
  * can be read. */
 uint64_t populate_available(void);
 
-/* Makes every page of a writable mapping real; contents stay. Pages of [memory, memory + bytes),
- * which starts at a page border. ERR_NO_MEMORY names both numbers when more is wanted than is
- * there, and then nothing has been taken. */
+/* Makes every page of a writable mapping real, in large pages where the kernel has them: arrays
+ * that are read through in one go miss the page tables' cache at each small one. Contents stay.
+ * Pages of [memory, memory + bytes), which starts at a page border. ERR_NO_MEMORY names both
+ * numbers when more is wanted than is there, and then nothing has been taken. */
 gradweir_status populate_memory(void *memory, uint64_t bytes);
 
 #endif

@@ -155,6 +155,10 @@ const struct setting settings_server[] = {
     WHOLE("in_flight", false, "4", 1, 256, NULL, "pieces under way per peer"),
     WAIT("spin", false, "auto", 0, SECOND, "auto",
          "poll so long before sleeping; auto: 0 when threads outnumber cores"),
+    WHOLE(
+        "shard_threads", false, "auto", 1, 64, "auto",
+        "threads that compute for one shard; auto: its part of the cores, at most 8; 1 where they "
+        "are fewer than 4"),
     ONE_OF("simd", false, "auto", "auto|scalar|avx2|avx512",
            "instructions of the arithmetic; the bits are the same"),
     BYTES("queue_bytes_max", "auto", 4096, 1024 * 1024 * GIB, "auto",

@@ -3,6 +3,7 @@
 
 #include "server/host_coordinator.h"
 #include "server/host_shard.h"
+#include "server/host_threads.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -168,6 +169,8 @@ static gradweir_status run(struct host *host)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u shards", host->shards_count);
     TRY(control_context_new(&host->context));
     name_shards(host);
+    if (host->shards_count)
+        host_threads_choose(&host->options, host->shards_count, &host->log);
     if (host->options.coordinator[0])
         return run_shards(host);
     return run_coordinator(host);

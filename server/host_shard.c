@@ -169,7 +169,9 @@ static gradweir_status open_all(struct shard_loop *loop, struct control *within)
                  host->index, transport_address(loop->transport), loop->listener.address, text);
     loop->arithmetic = arithmetic_choose(host->options->simd);
     loop->device = device_find("cpu");
-    TRY(loop->device->open(&(struct device_options){.simd = host->options->simd},
+    TRY(loop->device->open(&(struct device_options){.simd = host->options->simd,
+                                                    .threads = host->options->shard_threads,
+                                                    .crowded = host->options->crowded},
                            &loop->device_state));
     return go_on(loop);
 }

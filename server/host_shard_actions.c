@@ -125,6 +125,18 @@ static void reply(struct shard_loop *loop, const struct shard_action *action)
 
 /* Device jobs. */
 
+static void behind_average(void *context, uint64_t begin, uint64_t end)
+{
+    struct shard_loop *loop = context;
+    shard_measure_average(loop->shard, loop->arithmetic, begin, end);
+}
+
+static void behind_step(void *context, uint64_t begin, uint64_t end)
+{
+    struct shard_loop *loop = context;
+    shard_measure_update(loop->shard, loop->arithmetic, begin, end);
+}
+
 static gradweir_status give_job(struct shard_loop *loop, const struct shard_job *job)
 {
     if (job->kind == SHARD_SCAN)
@@ -142,13 +154,17 @@ static gradweir_status give_job(struct shard_loop *loop, const struct shard_job 
                                         .sources = loop->work.sources,
                                         .average = shard_average(loop->shard),
                                         .begin = job->begin,
-                                        .end = job->end});
+                                        .end = job->end,
+                                        .behind = {behind_average, loop}});
     ASSERT(job->kind == SHARD_STEP);
-    return loop->device->step(loop->device_state, 0,
-                              &(struct device_step){.plan = shard_plan(loop->shard),
-                                                    .work = &loop->work,
-                                                    .begin = job->begin,
-                                                    .end = job->end});
+    const bool measures = shard_measures_update(loop->shard);
+    return loop->device->step(
+        loop->device_state, 0,
+        &(struct device_step){.plan = shard_plan(loop->shard),
+                              .work = &loop->work,
+                              .begin = job->begin,
+                              .end = job->end,
+                              .behind = {measures ? behind_step : NULL, loop}});
 }
 
 /* One job at a time: scan_sums and work belong to it. */
@@ -186,10 +202,6 @@ static void job_done(struct shard_loop *loop, const struct device_done *done)
                                 .status = done->status,
                                 .largest_bits = done->largest_bits,
                                 .not_finite = UINT64_MAX};
-    if (job.kind == SHARD_AVERAGE)
-        shard_measure_average(loop->shard, loop->arithmetic, job.begin, job.end);
-    if (job.kind == SHARD_STEP)
-        shard_measure_update(loop->shard, loop->arithmetic, job.begin, job.end);
     if (job.kind == SHARD_SCAN) {
         const uint64_t count = job.end;
         if (!arithmetic_finite(done->largest_bits))

@@ -61,6 +61,22 @@ uint32_t arena_chunk_blocks(const struct shard *shard)
     return (uint32_t)arithmetic_blocks(codec_elements(shard->codec, bytes));
 }
 
+uint64_t shard_tile(uint32_t threads)
+{
+    return threads > 1 ? (uint64_t)threads * TILE_BLOCKS_EACH * ARITHMETIC_BLOCK : 0;
+}
+
+/* Large tiles, made for several threads, are at most a quarter of the range: there is room for one
+ * beside it. */
+static uint64_t tile_of(const struct shard_options *options, uint64_t elements)
+{
+    const uint64_t quarter = elements / 4 / TILE_ELEMENTS * TILE_ELEMENTS;
+    uint64_t tile = options->tile_elements ? options->tile_elements : TILE_ELEMENTS;
+    if (tile > TILE_ELEMENTS && tile > quarter)
+        tile = quarter > TILE_ELEMENTS ? quarter : TILE_ELEMENTS;
+    return tile < elements ? tile : elements;
+}
+
 /* The sizes that follow from model, law and options, before offsets. */
 static void measure(struct shard *shard, const struct model *model, const struct law_settings *law,
                     const struct shard_options *options)
@@ -85,8 +101,7 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->chunks = chunks_of(shard, options->chunk_bytes);
     shard->bit_words = (shard->chunks + 63) / 64;
     shard->chunk_blocks = (uint32_t)arena_chunk_blocks(shard);
-    const uint64_t tile = options->tile_elements ? options->tile_elements : TILE_ELEMENTS;
-    shard->tile = tile < range.elements ? tile : range.elements;
+    shard->tile = tile_of(options, range.elements);
     shard->journal.bytes = options->warm ? journal_bytes(options) : 0;
     shard->records_max = 2 * options->member.slots + WINDOW_MAX + 2;
     shard->layout_hash = model->hash;
@@ -264,8 +279,8 @@ uint64_t arena_shape(const struct law_settings *law, const struct shard_options 
     const double numbers[] = {optimizer->epsilon, optimizer->dampening, optimizer->weight_decay};
     const uint64_t shape[] = {law->algorithm,      law->clip_average > 0,   optimizer->centered,
                               optimizer->momentum, optimizer->always_adapt, options->sessions_max,
-                              options->pulls_max,  options->chunk_bytes,    options->tile_elements,
-                              options->keep,       options->warm,           law_stacks_room(law)};
+                              options->pulls_max,  options->chunk_bytes,    options->keep,
+                              options->warm,       law_stacks_room(law)};
     return checksum_hash64(checksum_hash64(0, numbers, sizeof numbers), shape, sizeof shape);
 }
 

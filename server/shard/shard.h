@@ -31,13 +31,17 @@ struct shard_options {
     uint32_t sessions_max;
     uint32_t pulls_max;       /* outstanding PULLs over all sessions */
     uint64_t chunk_bytes;     /* largest body of a PARAMETERS reply */
-    uint64_t tile_elements;   /* of one STEP or AVERAGE action, whole blocks; 0: what suits most */
+    uint64_t tile_elements;   /* of one STEP or AVERAGE action, whole blocks; 0: what suits one
+                                 thread. An arena keeps what it was made with */
     int64_t pull_patience_ns; /* a pull for a version that does not come gets GONE; a late reader is
                                  hung up */
     bool keep;                /* give KEEP for FIRST and every ADMIT (recording) */
     bool warm;   /* the arena outlives its process: changes are journaled and tiles can be redone */
     bool digest; /* warm: keep digests of what lasts; shard_resume: look at them, if kept */
 };
+
+/* The tile_elements that suit so many threads. */
+uint64_t shard_tile(uint32_t threads);
 
 /* Memory, with its arithmetic as lines for people. ERR_INVALID when it cannot be counted in 64
  * bits. */
@@ -165,7 +169,8 @@ void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic
                         struct shard_event *landed);
 
 /* The second half of an AVERAGE job: the sum of squares of each of the model's blocks within
- * [begin, end) of the average, into shard_sums; and the average's digests. */
+ * [begin, end) of the average, into shard_sums; and the average's digests. It may be done stretch
+ * by stretch and by several threads at once (device_behind), and so may the next. */
 void shard_measure_average(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
                            uint64_t end);
 
@@ -173,6 +178,7 @@ void shard_measure_average(struct shard *shard, const struct arithmetic *arithme
  * LAMB's round needs of [begin, end). begin is a block border. */
 void shard_measure_update(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,
                           uint64_t end);
+bool shard_measures_update(const struct shard *shard); /* false: the step under way has none */
 
 /* A waiting gradient's bytes: the range in the job's codec, then the MOMENTS tail. For replay,
  * which puts recorded bodies there itself. */

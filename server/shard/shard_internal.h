@@ -33,6 +33,7 @@ enum {
     BODY_INDEXES = 1 << 20,             /* in tokens: the pull's index below, the place + 1 above */
     TILE_ELEMENTS =
         65536, /* one STEP action, unless set: its copy stays in the cache (bench_redo) */
+    TILE_BLOCKS_EACH = 4, /* of several threads: the last one is waited for once a tile */
     PULSE_NS = 200000000
 };
 

@@ -5,6 +5,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE (UINT64_C(2) << 20)
 
 enum { JOBS_MAX = SLOTS_MAX + 8 };
 
@@ -33,6 +36,17 @@ gradweir_status shard_local_around(struct shard *shard, const char *simd,
     return GRADWEIR_OK;
 }
 
+/* In large pages, like a server's. */
+static void *take_arena(uint64_t bytes)
+{
+    const uint64_t alignment = bytes < HUGE_PAGE ? 64 : HUGE_PAGE;
+    const uint64_t size = (bytes + alignment - 1) / alignment * alignment;
+    void *arena = aligned_alloc(alignment, size);
+    if (arena && alignment == HUGE_PAGE)
+        madvise(arena, size, MADV_HUGEPAGE);
+    return arena;
+}
+
 gradweir_status shard_local_open(const struct model *model, const struct law_settings *law,
                                  const struct shard_options *options, const char *simd,
                                  struct shard_local **local)
@@ -40,7 +54,7 @@ gradweir_status shard_local_open(const struct model *model, const struct law_set
     uint64_t bytes;
     char plan[512];
     TRY(shard_arena_bytes(model, law, options, &bytes, plan, sizeof plan));
-    struct shard *shard = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    struct shard *shard = take_arena(bytes);
     if (!shard)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for an arena: %s", plan);
     memset(shard, 0, bytes);
@@ -55,10 +69,19 @@ gradweir_status shard_local_open(const struct model *model, const struct law_set
     return GRADWEIR_OK;
 }
 
+gradweir_status shard_local_threads(struct shard_local *local, uint32_t threads, bool crowded)
+{
+    const struct device_options options = {
+        .simd = local->arithmetic->name, .threads = threads, .crowded = crowded};
+    ASSERT(!local->device);
+    return device_cpu.open(&options, &local->device);
+}
+
 void shard_local_close(struct shard_local *local)
 {
     if (!local)
         return;
+    device_cpu.close(local->device);
     free(local->actions.items);
     free(local->outbox);
     if (local->owned)
@@ -84,13 +107,59 @@ static void scan(struct shard_local *local, const struct shard_action *job,
         done->not_finite = codec_first_not_finite(job->codec, numbers, count);
 }
 
+static void behind_average(void *context, uint64_t begin, uint64_t end)
+{
+    struct shard_local *local = context;
+    shard_measure_average(local->shard, local->arithmetic, begin, end);
+}
+
+static void behind_step(void *context, uint64_t begin, uint64_t end)
+{
+    struct shard_local *local = context;
+    shard_measure_update(local->shard, local->arithmetic, begin, end);
+}
+
 static void average(struct shard_local *local, const struct shard_action *job)
 {
     struct arithmetic_work work;
     shard_work(local->shard, &work);
     local->arithmetic->average(shard_plan(local->shard), &work.sources, job->begin, job->end,
                                shard_average(local->shard) + job->begin);
-    shard_measure_average(local->shard, local->arithmetic, job->begin, job->end);
+    behind_average(local, job->begin, job->end);
+}
+
+static void step(struct shard_local *local, const struct shard_action *job)
+{
+    struct arithmetic_work work;
+    shard_work(local->shard, &work);
+    local->arithmetic->step(shard_plan(local->shard), &work, job->begin, job->end);
+    behind_step(local, job->begin, job->end);
+}
+
+/* The same by the device's threads. */
+static void share(struct shard_local *local, const struct shard_action *job)
+{
+    struct arithmetic_work work;
+    struct device_done done;
+    shard_work(local->shard, &work);
+    const struct device_accumulate accumulate = {.plan = shard_plan(local->shard),
+                                                 .sources = work.sources,
+                                                 .average = shard_average(local->shard),
+                                                 .begin = job->begin,
+                                                 .end = job->end,
+                                                 .behind = {behind_average, local}};
+    const bool measures = shard_measures_update(local->shard);
+    const struct device_step stretch = {.plan = shard_plan(local->shard),
+                                        .work = &work,
+                                        .begin = job->begin,
+                                        .end = job->end,
+                                        .behind = {measures ? behind_step : NULL, local}};
+    const gradweir_status status = job->kind == SHARD_AVERAGE
+                                       ? device_cpu.accumulate(local->device, 0, &accumulate)
+                                       : device_cpu.step(local->device, 0, &stretch);
+    ASSERT(status == GRADWEIR_OK);
+    while (device_cpu.poll(local->device, &done, 1) == 0)
+        ;
 }
 
 static void compute(struct shard_local *local, const struct shard_action *job, int64_t now_ns,
@@ -98,16 +167,14 @@ static void compute(struct shard_local *local, const struct shard_action *job, i
 {
     *done = (struct shard_event){
         .kind = SHARD_DONE, .now_ns = now_ns, .token = job->token, .not_finite = UINT64_MAX};
-    if (job->kind == SHARD_SCAN) {
+    if (job->kind == SHARD_SCAN)
         scan(local, job, done);
-    } else if (job->kind == SHARD_AVERAGE) {
+    else if (local->device)
+        share(local, job);
+    else if (job->kind == SHARD_AVERAGE)
         average(local, job);
-    } else {
-        struct arithmetic_work work;
-        shard_work(local->shard, &work);
-        local->arithmetic->step(shard_plan(local->shard), &work, job->begin, job->end);
-        shard_measure_update(local->shard, local->arithmetic, job->begin, job->end);
-    }
+    else
+        step(local, job);
 }
 
 void shard_local_event(struct shard_local *local, const struct shard_event *event)

@@ -4,12 +4,14 @@
 #ifndef GRADWEIR_SERVER_SHARD_SHARD_LOCAL_H
 #define GRADWEIR_SERVER_SHARD_SHARD_LOCAL_H
 
+#include "common/device.h"
 #include "server/shard/shard.h"
 
 struct shard_local {
     struct shard *shard;
     bool owned; /* the arena was made here */
     const struct arithmetic *arithmetic;
+    struct device_state *device;  /* of several threads; NULL: the caller computes alone */
     struct shard_actions actions; /* of one step */
     struct shard_action *outbox;  /* what the last event left to do, in order */
     uint32_t outbox_count, outbox_max;
@@ -24,6 +26,11 @@ gradweir_status shard_local_open(const struct model *model, const struct law_set
  * there. */
 gradweir_status shard_local_around(struct shard *shard, const char *simd,
                                    struct shard_local **local);
+
+/* From now on `threads` compute: for tiles of whole ARITHMETIC_BLOCKs only (tile_elements). Called
+ * once. crowded: device.h. */
+gradweir_status shard_local_threads(struct shard_local *local, uint32_t threads, bool crowded);
+
 void shard_local_close(struct shard_local *local);
 
 /* Steps the core, and again for every computation, until none is wanted. The outbox then holds the

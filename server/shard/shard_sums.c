@@ -3,6 +3,7 @@
  * a block (clip of the average), or one a piece (a tensor within a block; LAMB), first of all
  * parameters, then of all updates. */
 #include "common/sums.h"
+#include "server/shard/digests.h"
 #include "server/shard/shard_internal.h"
 
 double *shard_sums(struct shard *shard)
@@ -51,6 +52,11 @@ static void measure_piece(struct shard *shard, const struct arithmetic *arithmet
     shard_sums(shard)[number] = theta.sum_squares;
     shard_sums(shard)[shard->sum_pieces + number] =
         arithmetic->lamb_sum(shard_plan(shard), work, piece);
+}
+
+bool shard_measures_update(const struct shard *shard)
+{
+    return digests_kept_up(shard) || shard->step.phase == STEP_MOMENTS;
 }
 
 void shard_measure_update(struct shard *shard, const struct arithmetic *arithmetic, uint64_t begin,

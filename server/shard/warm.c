@@ -68,8 +68,7 @@ static bool sizes_sound(const struct shard *shard, const struct shard_options *o
         member->parameter_slots > PARAMETER_SLOTS_MAX || shard->options.keep != options->keep ||
         !shard->options.warm || shard->options.chunk_bytes != options->chunk_bytes ||
         shard->options.sessions_max != options->sessions_max ||
-        shard->options.pulls_max != options->pulls_max ||
-        shard->options.tile_elements != options->tile_elements)
+        shard->options.pulls_max != options->pulls_max)
         return false;
     if (shard->elements != member->count || shard->elements >= most ||
         shard->moments_count > most / sizeof(struct moments) || shard->tile > shard->elements ||

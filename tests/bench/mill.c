@@ -2,7 +2,6 @@
 
 #include "common/clock.h"
 #include "common/codec.h"
-#include "common/device.h"
 #include "common/wire.h"
 #include "server/shard/shard_local.h"
 
@@ -21,8 +20,7 @@ struct letter {
 
 struct mill {
     const struct host_options *host;
-    const struct device *device; /* NULL: one thread, this one */
-    struct device_state *device_state;
+    uint32_t threads;
     struct order_options options;
     struct order *order;
     struct order_actions actions;
@@ -103,74 +101,18 @@ static gradweir_status make_shard(struct mill *mill)
     char text[1024];
     options.member = mill->member;
     options.epoch = mill->member_epoch;
+    options.tile_elements = shard_tile(mill->threads);
     TRY(shard_arena_bytes(mill->model, &mill->options.law, &options, &mill->bytes, text,
                           sizeof text));
     TRY(shard_local_open(mill->model, &mill->options.law, &options, mill->host->simd,
                          &mill->shard));
+    if (mill->threads > 1)
+        TRY(shard_local_threads(mill->shard, mill->threads,
+                                (long)mill->threads > sysconf(_SC_NPROCESSORS_ONLN)));
     fill_slots(mill);
     say(mill, SHARD, MESSAGE_READY)->ready =
         (struct message_ready){.layout_hash = mill->model->hash, .bytes = mill->bytes};
     return GRADWEIR_OK;
-}
-
-/* As a server's shard gives its jobs to several threads, but that nothing else waits meanwhile. */
-static void compute(struct mill *mill, const struct shard_action *job)
-{
-    struct shard *shard = mill->shard->shard;
-    struct arithmetic_work work;
-    struct device_done done;
-    shard_work(shard, &work);
-    const gradweir_status status =
-        job->kind == SHARD_AVERAGE
-            ? mill->device->accumulate(mill->device_state, 0,
-                                       &(struct device_accumulate){.plan = shard_plan(shard),
-                                                                   .sources = work.sources,
-                                                                   .average = shard_average(shard),
-                                                                   .begin = job->begin,
-                                                                   .end = job->end})
-            : mill->device->step(mill->device_state, 0,
-                                 &(struct device_step){.plan = shard_plan(shard),
-                                                       .work = &work,
-                                                       .begin = job->begin,
-                                                       .end = job->end});
-    ASSERT(status == GRADWEIR_OK);
-    while (mill->device->poll(mill->device_state, &done, 1) == 0)
-        ;
-    ASSERT(done.status == GRADWEIR_OK);
-    if (job->kind == SHARD_AVERAGE)
-        shard_measure_average(shard, mill->shard->arithmetic, job->begin, job->end);
-    else
-        shard_measure_update(shard, mill->shard->arithmetic, job->begin, job->end);
-}
-
-/* What shard_local_event does, with the device's threads; the core never has two jobs out. */
-static void shard_event(struct mill *mill, const struct shard_event *event)
-{
-    struct shard_local *local = mill->shard;
-    struct shard_event next = *event;
-    local->outbox_count = 0;
-    for (bool any = true; any;) {
-        struct shard_action job = {.kind = SHARD_SAY};
-        any = false;
-        shard_step(local->shard, &next, &local->actions);
-        for (uint32_t i = 0; i < local->actions.count; i++) {
-            const struct shard_action *action = &local->actions.items[i];
-            if (action->kind == SHARD_AVERAGE || action->kind == SHARD_STEP) {
-                ASSERT(!any);
-                any = true;
-                job = *action;
-            } else {
-                ASSERT(local->outbox_count < local->outbox_max);
-                local->outbox[local->outbox_count++] = *action;
-            }
-        }
-        if (any)
-            compute(mill, &job);
-        next = (struct shard_event){.kind = SHARD_DONE,
-                                    .now_ns = event->now_ns,
-                                    .token = job.token,
-                                    .not_finite = UINT64_MAX};
-    }
 }
 
 static void shard_hears(struct mill *mill, const struct message *message)
@@ -178,12 +120,9 @@ static void shard_hears(struct mill *mill, const struct message *message)
     if (!mill->shard)
         return;
     const uint64_t begin = clock_now_ns();
-    const struct shard_event event = {
-        .kind = SHARD_MESSAGE, .now_ns = mill->now_ns, .message = message};
-    if (mill->device)
-        shard_event(mill, &event);
-    else
-        shard_local_event(mill->shard, &event);
+    shard_local_event(
+        mill->shard,
+        &(struct shard_event){.kind = SHARD_MESSAGE, .now_ns = mill->now_ns, .message = message});
     mill->shard_ns += clock_now_ns() - begin;
     for (uint32_t i = 0; i < mill->shard->outbox_count; i++) {
         const struct shard_action *action = &mill->shard->outbox[i];
@@ -316,20 +255,6 @@ static gradweir_status make(struct mill *mill, uint64_t elements)
     return start(mill);
 }
 
-static gradweir_status open_device(struct mill *mill, uint32_t threads)
-{
-    const struct device_options options = {
-        .simd = mill->host->simd,
-        .threads = threads,
-        .crowded = (long)threads > sysconf(_SC_NPROCESSORS_ONLN),
-    };
-    if (threads < 2)
-        return GRADWEIR_OK;
-    TRY(device_cpu.open(&options, &mill->device_state));
-    mill->device = &device_cpu;
-    return GRADWEIR_OK;
-}
-
 gradweir_status mill_open(const struct host_options *host, uint64_t elements, uint32_t threads,
                           struct mill **mill)
 {
@@ -340,9 +265,8 @@ gradweir_status mill_open(const struct host_options *host, uint64_t elements, ui
     made->options = host->order;
     made->options.flush_after_ns = -1;
     made->now_ns = (int64_t)CLOCK_SECOND;
-    gradweir_status status = open_device(made, threads);
-    if (status == GRADWEIR_OK)
-        status = make(made, elements);
+    made->threads = threads;
+    const gradweir_status status = make(made, elements);
     if (status == GRADWEIR_OK)
         *mill = made;
     else
@@ -355,8 +279,6 @@ void mill_close(struct mill *mill)
     if (!mill)
         return;
     shard_local_close(mill->shard);
-    if (mill->device)
-        mill->device->close(mill->device_state);
     order_free(mill->order);
     model_free(mill->model);
     free(mill->actions.items);
