@@ -206,6 +206,7 @@ static void finish_step(struct shard *shard)
     made->timeline = shard->ledger.timeline;
     shard->version = step->record.version;
     shard->step_ns = (uint64_t)(shard->now_ns - step->began_ns);
+    tiles_turn(shard);
     step->phase = STEP_IDLE;
     say_stepped(shard);
     pop(shard);

@@ -102,6 +102,10 @@ static void measure(struct shard *shard, const struct model *model, const struct
     shard->bit_words = (shard->chunks + 63) / 64;
     shard->chunk_blocks = (uint32_t)arena_chunk_blocks(shard);
     shard->tile = tile_of(options, range.elements);
+    shard->tile_stride = round_up(shard->tile * sizeof(float));
+    shard->tiles = shard->tile ? (range.elements - 1) / shard->tile + 1 : 0;
+    shard->places = shard->tiles + (options->warm && shard->tiles > 0);
+    shard->state_ring = shard->places * shard->tile_stride;
     shard->journal.bytes = options->warm ? journal_bytes(options) : 0;
     shard->records_max = 2 * options->member.slots + WINDOW_MAX + 2;
     shard->layout_hash = model->hash;
@@ -125,8 +129,7 @@ static uint64_t take(uint64_t *end, uint64_t bytes)
 void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *bytes)
 {
     const struct shard_options *options = &shard->options;
-    const uint64_t redone = shard->states_count + (shard->stacks > 0);
-    const uint64_t redo = options->warm ? redone * shard->tile * sizeof(float) : 0;
+    const uint64_t redo = options->warm && shard->stacks > 0 ? shard->tile * sizeof(float) : 0;
     uint64_t end = round_up(sizeof *shard);
     at->sessions = take(&end, options->sessions_max * sizeof(struct session));
     at->pulls = take(&end, options->pulls_max * sizeof(struct pull));
@@ -149,7 +152,7 @@ void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *byte
     at->redo = take(&end, redo);
     at->slots = take(&end, options->member.slots * shard->slot_stride);
     at->parameters = take(&end, options->member.parameter_slots * shard->parameter_stride);
-    at->states = take(&end, shard->states_count * shard->state_stride);
+    at->states = take(&end, shard->states_count * shard->state_ring);
     at->average = take(&end, shard->average ? shard->state_stride : 0);
     at->back = take(&end, shard->stacks ? shard->state_stride : 0);
     at->fronts = take(&end, (uint64_t)law_stacks_fronts(shard->stacks) * shard->state_stride);
@@ -194,14 +197,14 @@ static void explain(const struct shard *shard, uint64_t bytes, char *text, size_
     const struct message_member *member = &shard->options.member;
     const uint64_t floats =
         member->slots * shard->slot_stride + member->parameter_slots * shard->parameter_stride +
-        shard->states_count * shard->state_stride + stacks_arrays(shard) * shard->state_stride;
+        shard->states_count * shard->state_ring + stacks_arrays(shard) * shard->state_stride;
     snprintf(text, size,
              "%.2f MiB = %u slots of %s x %.3f + %u parameter slots x %.3f + %u optimizer states x "
              "%.3f + %llu partial sums of the window x %.3f + %.2f for tables, sums and slices",
              (double)bytes / mib, member->slots, codec_name(shard->codec),
              (double)shard->slot_stride / mib, member->parameter_slots,
              (double)shard->parameter_stride / mib, shard->states_count,
-             (double)shard->state_stride / mib, (unsigned long long)stacks_arrays(shard),
+             (double)shard->state_ring / mib, (unsigned long long)stacks_arrays(shard),
              (double)shard->state_stride / mib, (double)(bytes - floats) / mib);
 }
 

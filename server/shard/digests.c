@@ -74,11 +74,6 @@ static void write_blocks(struct shard *shard, uint64_t floats, uint64_t *digests
         digests[block] = digests_of_block(shard, floats, block);
 }
 
-uint64_t digests_state_offset(const struct shard *shard, uint32_t state)
-{
-    return shard->at.states + state * shard->state_stride;
-}
-
 uint64_t *digests_of_state(struct shard *shard, uint32_t state)
 {
     return table(shard) + state * shard->blocks;
@@ -125,7 +120,8 @@ void digests_step(struct shard *shard, uint64_t begin, uint64_t end)
     if (!digests_kept_up(shard))
         return;
     for (uint32_t i = 0; i < shard->states_count && steps_states(shard); i++)
-        write_blocks(shard, digests_state_offset(shard, i), digests_of_state(shard, i), begin, end);
+        write_blocks(shard, tile_state(shard, i, begin, true), digests_of_state(shard, i), begin,
+                     end);
     if (shard->step.phase == STEP_APPLYING)
         write_blocks(shard, parameter_offset(shard, shard->step.to),
                      digests_of_parameters(shard, shard->step.to), begin, end);
@@ -190,10 +186,11 @@ void digests_init(struct shard *shard)
         return;
     for (uint32_t i = 0; i < shard->states_count && shard->blocks > 0; i++) {
         uint64_t *digests = digests_of_state(shard, i);
-        const uint64_t zeros = digests_of_block(shard, digests_state_offset(shard, i), 0);
+        const uint64_t zeros = digests_of_block(shard, tile_state(shard, i, 0, false), 0);
         for (uint64_t block = 0; block < last; block++)
             digests[block] = zeros;
-        digests[last] = digests_of_block(shard, digests_state_offset(shard, i), last);
+        digests[last] =
+            digests_of_block(shard, tile_state(shard, i, last * shard->block, false), last);
     }
     digests_moments(shard, 0);
     digests_moments(shard, 1);

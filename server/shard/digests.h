@@ -11,7 +11,6 @@ bool digests_kept_up(const struct shard *shard);
 /* Of one block of the array of floats at an offset of the arena, as they are now. */
 uint64_t digests_of_block(struct shard *shard, uint64_t floats, uint64_t block);
 uint64_t digests_of_tail(struct shard *shard, uint32_t parameter_slot);
-uint64_t digests_state_offset(const struct shard *shard, uint32_t state);
 
 /* As they were kept: one a block; behind a parameter slot's one more, of the MOMENTS tail. */
 uint64_t *digests_of_state(struct shard *shard, uint32_t state);

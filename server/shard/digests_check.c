@@ -32,22 +32,24 @@ static gradweir_status changed(const char *what)
                 what);
 }
 
+static gradweir_status changed_block(struct shard *shard, const char *array, uint64_t block)
+{
+    char names[2 * MODEL_NAME_MAX + 32], what[2 * MODEL_NAME_MAX + 200];
+    const uint64_t begin = block * shard->block, end = begin + shard->block;
+    name_tensors(shard, begin, end < shard->elements ? end : shard->elements, names, sizeof names);
+    snprintf(what, sizeof what, "block %llu of %s (%s)",
+             (unsigned long long)(shard->options.member.first / shard->block + block), array,
+             names);
+    return changed(what);
+}
+
 /* Blocks [0, done) of an array of floats. */
 static gradweir_status check_blocks(struct shard *shard, const char *array, uint64_t floats,
                                     const uint64_t *digests, uint64_t done)
 {
-    char names[2 * MODEL_NAME_MAX + 32], what[2 * MODEL_NAME_MAX + 200];
-    for (uint64_t block = 0; block < done; block++) {
-        if (digests_of_block(shard, floats, block) == digests[block])
-            continue;
-        const uint64_t begin = block * shard->block, end = begin + shard->block;
-        name_tensors(shard, begin, end < shard->elements ? end : shard->elements, names,
-                     sizeof names);
-        snprintf(what, sizeof what, "block %llu of %s (%s)",
-                 (unsigned long long)(shard->options.member.first / shard->block + block), array,
-                 names);
-        return changed(what);
-    }
+    for (uint64_t block = 0; block < done; block++)
+        if (digests_of_block(shard, floats, block) != digests[block])
+            return changed_block(shard, array, block);
     return GRADWEIR_OK;
 }
 
@@ -56,13 +58,17 @@ static uint64_t blocks_done(const struct shard *shard)
     return (tile_next(shard) + shard->block - 1) / shard->block;
 }
 
-static gradweir_status check_states(struct shard *shard)
+/* Each block where it lies now: a step that is half done has moved some tiles. */
+static gradweir_status check_state(struct shard *shard, uint32_t state)
 {
     char array[40];
-    for (uint32_t i = 0; i < shard->states_count; i++) {
-        snprintf(array, sizeof array, "optimizer state %u", i + 1);
-        TRY(check_blocks(shard, array, digests_state_offset(shard, i), digests_of_state(shard, i),
-                         shard->blocks));
+    const uint64_t *digests = digests_of_state(shard, state);
+    snprintf(array, sizeof array, "optimizer state %u", state + 1);
+    for (uint64_t block = 0; block < shard->blocks; block++) {
+        const uint64_t begin = block * shard->block;
+        const uint64_t floats = tile_state(shard, state, begin, tile_stepped(shard, begin));
+        if (digests_of_block(shard, floats, block) != digests[block])
+            return changed_block(shard, array, block);
     }
     return GRADWEIR_OK;
 }
@@ -142,7 +148,8 @@ gradweir_status digests_check(struct shard *shard)
     if (!digests_fixed_same(shard))
         return changed("the model's layout");
     TRY(check_parameters(shard));
-    TRY(check_states(shard));
+    for (uint32_t i = 0; i < shard->states_count; i++)
+        TRY(check_state(shard, i));
     TRY(check_average(shard));
     if (!digests_moments_same(shard))
         return changed("the array of MOMENTS");

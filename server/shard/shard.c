@@ -235,6 +235,7 @@ const struct arithmetic_plan *shard_plan(struct shard *shard)
 void shard_work(struct shard *shard, struct arithmetic_work *work)
 {
     const struct stepping *step = &shard->step;
+    const uint64_t tile = tile_next(shard) < shard->elements ? tile_next(shard) : 0;
     *work = (struct arithmetic_work){
         .sources = {.base = at_offset(shard, shard->at.slots),
                     .stride_bytes = shard->slot_stride,
@@ -254,8 +255,8 @@ void shard_work(struct shard *shard, struct arithmetic_work *work)
         .ranges_n = shard->pieces_count,
         .streams = shard->elements >= STREAM_ELEMENTS && !digests_kept_up(shard)};
     for (uint32_t i = 0; i < shard->states_count; i++) {
-        work->state_next[i] = at_offset(shard, shard->at.states + i * shard->state_stride);
-        work->state[i] = work->state_next[i];
+        work->state[i] = at_offset(shard, tile_state(shard, i, tile, false));
+        work->state_next[i] = at_offset(shard, tile_state(shard, i, tile, true));
     }
 }
 

@@ -155,7 +155,8 @@ int64_t shard_next(const struct shard *shard); /* when SHARD_TICK is due; INT64_
 /* A pointer into the arena for an action's offset. */
 void *shard_address(struct shard *shard, uint64_t offset);
 
-/* What AVERAGE and STEP actions work on: borrowed until their DONE. */
+/* What AVERAGE and STEP actions work on: borrowed until their DONE. States are those of the tile
+ * under way, and good for that one only. */
 const struct arithmetic_plan *shard_plan(struct shard *shard);
 void shard_work(struct shard *shard, struct arithmetic_work *work);
 float *shard_average(struct shard *shard);

@@ -3,7 +3,7 @@
  *
  *   arena:  struct shard | sessions | pulls | records | chunk bits | shares | journal |
  *           pieces | sums | sums of chunks | trust ratios | moments, twice | kept records | layout
- * | digests | lists | bodies | a tile's state to redo | slots (gradients) | parameter slots |
+ * | digests | lists | bodies | a tile's back to redo | slots (gradients) | parameter slots |
  * optimizer states | average | back | fronts
  *
  * What lies before the journal is control memory, and each byte of it is one of three kinds:
@@ -22,7 +22,7 @@
 enum {
     PARAMETER_SLOTS_MIN = 2, /* the whole version, and one to write */
     PARAMETER_SLOTS_MAX = 64,
-    SHARD_FORMAT = 6,     /* of the arena: raise it when the meaning of its bytes changes */
+    SHARD_FORMAT = 7,     /* of the arena: raise it when the meaning of its bytes changes */
     KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
@@ -31,9 +31,8 @@ enum {
     BODIES_AHEAD = 2,                   /* of them for one pull at a time */
     BODY_BYTES_MAX = 1 << 20,           /* of one */
     BODY_INDEXES = 1 << 20,             /* in tokens: the pull's index below, the place + 1 above */
-    TILE_ELEMENTS =
-        65536, /* one STEP action, unless set: its copy stays in the cache (bench_redo) */
-    TILE_BLOCKS_EACH = 4, /* of several threads: the last one is waited for once a tile */
+    TILE_ELEMENTS = 65536, /* one STEP action, unless set: it stays in the cache (bench_redo) */
+    TILE_BLOCKS_EACH = 4,  /* of several threads: the last one is waited for once a tile */
     PULSE_NS = 200000000
 };
 
@@ -161,16 +160,16 @@ struct shard {
     uint64_t moments_count, body_bytes; /* range as float32 and MOMENTS tail */
     uint64_t gradient_bytes;            /* range in the codec and MOMENTS tail */
     uint64_t slot_stride, parameter_stride, state_stride;
-    uint64_t body_room; /* bytes of a body that is made and not lent */
-    uint64_t tile;      /* elements of one STEP action */
+    uint64_t body_room;               /* bytes of a body that is made and not lent */
+    uint64_t tile, tiles, places;     /* elements of one STEP action; in what states lie: tiles.c */
+    uint64_t tile_stride, state_ring; /* bytes of a place; of all places of one state */
     uint32_t states_count, pieces_count, chunks, bit_words;
     uint32_t chunk_blocks; /* blocks that a chunk is measured in */
     uint64_t sum_pieces;   /* LAMB: tensors within blocks, each with two sums; else 0 */
-    uint32_t
-        ratios_count; /* LAMB: tensors of the model; else 0. Dead until summed_version counts */
-    bool average;     /* there is room for one */
-    uint32_t stacks;  /* the largest window that partial sums have room for; 0: none */
-    uint32_t stripe;  /* elements of the model that turn together */
+    uint32_t ratios_count; /* LAMB: tensors; else 0. Dead until summed_version counts */
+    bool average;          /* there is room for one */
+    uint32_t stacks;       /* the largest window that partial sums have room for; 0: none */
+    uint32_t stripe;       /* elements of the model that turn together */
     struct {
         uint64_t bytes, used;
     } journal;
@@ -186,6 +185,7 @@ struct shard {
     uint64_t applied;
     bool has_first, whole_known;
     uint64_t version, whole; /* newest stepped; newest that all have */
+    uint64_t turn;           /* in which place of their ring the states' first tile lies */
     uint32_t moments_now;    /* which of the two arrays of moments counts */
     uint32_t keeps_count;    /* KEEPs of the last event, which may not have been carried out */
     struct keep {
@@ -241,7 +241,11 @@ uint64_t tile_end(const struct shard *shard);  /* of that next tile */
 bool tile_busy(const struct shard *shard);
 void tile_begin(struct shard *shard);
 void tile_done(struct shard *shard);
-void tile_undo(struct shard *shard); /* what a killed process left half done is to be done again */
+/* From where the tile's elements of a state count: as they are, or as the step makes them. */
+uint64_t tile_state(const struct shard *shard, uint32_t state, uint64_t begin, bool next);
+bool tile_stepped(const struct shard *shard, uint64_t begin); /* its states are made already */
+void tiles_turn(struct shard *shard); /* the step is over: what it has made is what there is */
+void tile_undo(struct shard *shard);  /* what a killed process left half done is to be done again */
 
 /* warm.c: sets back what belonged to a process, and what is dead. Touches control memory only. */
 void shard_forget(struct shard *shard);

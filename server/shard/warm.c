@@ -55,6 +55,17 @@ static gradweir_status check_head(const struct shard *shard, uint64_t bytes,
     return GRADWEIR_OK;
 }
 
+static bool ring_of_states_sound(const struct shard *shard)
+{
+    if (shard->elements == 0)
+        return shard->tile == 0 && shard->places == 0 && shard->state_ring == 0;
+    return shard->tile > 0 && shard->tiles == (shard->elements - 1) / shard->tile + 1 &&
+           shard->places == shard->tiles + 1 && shard->turn < shard->places &&
+           shard->tile_stride >= shard->tile * sizeof(float) &&
+           shard->tile_stride < shard->tile * sizeof(float) + 64 &&
+           shard->state_ring == shard->places * shard->tile_stride;
+}
+
 /* The sizes must be those that the member, its range and the options give. The first checks keep
  * the arithmetic of the last from overflowing. */
 static bool sizes_sound(const struct shard *shard, const struct shard_options *options)
@@ -83,8 +94,8 @@ static bool sizes_sound(const struct shard *shard, const struct shard_options *o
         shard->slot_stride < shard->gradient_bytes || shard->slot_stride > 8 * most ||
         shard->parameter_stride < shard->body_bytes || shard->parameter_stride > 8 * most ||
         shard->state_stride < shard->elements * sizeof(float) || shard->state_stride > 8 * most ||
-        shard->blocks > most || shard->block == 0 || shard->journal.bytes > most ||
-        shard->stacks > WINDOW_MAX || shard->stripe == 0 ||
+        !ring_of_states_sound(shard) || shard->blocks > most || shard->block == 0 ||
+        shard->journal.bytes > most || shard->stacks > WINDOW_MAX || shard->stripe == 0 ||
         shard->groups_count > MODEL_GROUPS_MAX || member->ring > 1u << 20 ||
         shard->layout_bytes > CONTENT_BYTES_MAX ||
         shard->records_max != 2 * member->slots + WINDOW_MAX + 2)

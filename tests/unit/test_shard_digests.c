@@ -60,8 +60,12 @@ Test(shard_digests, one_bit_anywhere_in_what_lasts_is_refused_by_name)
     flip(parameter_offset(shard, newest) + floats, RIG_MOMENTS * sizeof(struct moments),
          "MOMENTS behind");
     flip(parameter_offset(shard, parameters_find(shard, 0)), floats, "parameters of version 0");
-    flip(shard->at.states, floats, "optimizer state 1 (tensor w)");
-    flip(shard->at.states + shard->state_stride, floats, "optimizer state 2 (tensor w)");
+    for (uint64_t begin = 0; begin < shard->elements; begin += shard->tile) {
+        const uint64_t left = shard->elements - begin, at = begin * sizeof(float);
+        const uint64_t bytes = (left < shard->tile ? left : shard->tile) * sizeof(float);
+        flip(tile_state(shard, 0, begin, false) + at, bytes, "optimizer state 1 (tensor w)");
+        flip(tile_state(shard, 1, begin, false) + at, bytes, "optimizer state 2 (tensor w)");
+    }
     flip(shard->at.moments + shard->moments_now * RIG_MOMENTS * sizeof(struct moments),
          RIG_MOMENTS * sizeof(struct moments), "array of MOMENTS");
     flip(shard->at.layout, shard->layout_bytes, "layout");
@@ -76,8 +80,8 @@ Test(shard_digests, the_block_that_was_changed_is_the_one_that_is_named)
     for (uint64_t block = 0; block < rig.local->shard->blocks; block++) {
         char words[40];
         snprintf(words, sizeof words, "block %llu of", (unsigned long long)block);
-        flip(rig.local->shard->at.states + block * rig.local->shard->block * sizeof(float), 4,
-             words);
+        const uint64_t begin = block * rig.local->shard->block;
+        flip(tile_state(rig.local->shard, 0, begin, false) + begin * sizeof(float), 4, words);
     }
     rig_end(&rig);
 }
@@ -152,14 +156,16 @@ Test(shard_digests, the_states_of_lamb_are_looked_at_between_its_two_phases)
     const float one = 1;
     rig_step(&rig, 1, &slot, &one, 1);
     cr_assert_eq(rig.local->shard->step.phase, STEP_WAIT_SUMMED);
-    flip(rig.local->shard->at.states, RIG_ELEMENTS * sizeof(float), "optimizer state 1");
+    for (uint64_t begin = 0; begin < RIG_ELEMENTS; begin += rig.local->shard->block)
+        flip(tile_state(rig.local->shard, 0, begin, true) + begin * sizeof(float), 4,
+             "optimizer state 1");
     rig_end(&rig);
 }
 
 Test(shard_digests, who_says_off_goes_on_with_what_is_there)
 {
     start(ARITHMETIC_ADAM, 0);
-    char *byte = at_offset(rig.local->shard, rig.local->shard->at.states);
+    char *byte = at_offset(rig.local->shard, tile_state(rig.local->shard, 0, 0, false));
     *byte ^= 1;
     rig.options.digest = false;
     cr_assert_eq(resume(), GRADWEIR_OK);

@@ -207,8 +207,12 @@ static uint64_t digest_of(struct shard *shard)
     uint64_t version;
     const float *parameters = shard_parameters(shard, &version);
     uint64_t digest = checksum_hash64(version, parameters, shard->body_bytes);
-    digest = checksum_hash64(digest, at_offset(shard, shard->at.states),
-                             shard->states_count * shard->state_stride);
+    for (uint32_t i = 0; i < shard->states_count; i++)
+        for (uint64_t at = 0; at < shard->elements; at += shard->tile) {
+            const uint64_t left = shard->elements - at, tile = shard->tile;
+            const float *states = at_offset(shard, tile_state(shard, i, at, false));
+            digest = checksum_hash64(digest, states + at, (left < tile ? left : tile) * 4);
+        }
     digest = checksum_hash64(digest, moments_of(shard, shard->moments_now),
                              shard->moments_count * sizeof(struct moments));
     return checksum_hash64(digest, shard_ledger(shard), sizeof(struct ledger));
