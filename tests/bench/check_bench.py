@@ -61,7 +61,7 @@ def check_row(words, wanted, row):
         if row.get(low) is not None and row.get(high) is not None:
             expect(row[low] <= row[high] * 1.001, f"{words}: {low} {row[low]} above {high} {row[high]}")
     expect(row.get("refused") in (None, 0), f"{words}: {row.get('refused')} pushes refused")
-    if row.get("goodput_gbps") and row["case"] in ("push", "pull", "exchange"):
+    if row.get("goodput_gbps") and row.get("ops_per_s") and row["case"] in ("push", "pull", "exchange"):
         moved = row["ops_per_s"] * row["bytes"] / 1e9
         expect(abs(moved / row["goodput_gbps"] - 1) < 0.01, f"{words}: {row['ops_per_s']} operations are {moved} GB/s")
         cores = os.cpu_count() * 1.3
@@ -115,7 +115,10 @@ def check_orphans(options, number):
     end = time.monotonic() + 10
     while any(map(alive, children)) and time.monotonic() < end:
         time.sleep(0.01)
-    expect(not any(map(alive, children)), f"children outlive signal {number}")
+    left = [pid for pid in children if alive(pid)]
+    expect(not left, f"children outlive signal {number}")
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
 
 
 def main():
