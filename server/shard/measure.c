@@ -4,6 +4,7 @@
  * chunks came. They are dead until the slot's `measured` counts them. */
 #include "common/checksum.h"
 #include "common/codec.h"
+#include "common/landed.h"
 #include "server/shard/shard_internal.h"
 
 /* The sums of one chunk. */
@@ -34,18 +35,10 @@ void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic
     const enum arithmetic_codec codec = is_chunk ? slot_codec(shard, slot) : ARITHMETIC_F32;
     const uint64_t n =
         is_chunk ? elements_of(shard, codec, offset - slot_place(shard, slot), landed->length) : 0;
-    double *sums = is_chunk ? sums_of(shard, slot, chunk) : NULL;
-    uint32_t crc = 0, largest = 0;
-    for (uint64_t at = 0; at < n; at += ARITHMETIC_BLOCK) {
-        struct arithmetic_measure block;
-        const uint64_t some = n - at < ARITHMETIC_BLOCK ? n - at : ARITHMETIC_BLOCK;
-        const unsigned char *from = body + codec_bytes(codec, at);
-        crc = checksum_crc32c(crc, from, codec_bytes(codec, some));
-        arithmetic->measure(codec, from, some, &block);
-        largest = block.largest_bits > largest ? block.largest_bits : largest;
-        *sums++ = block.sum_squares;
-    }
     const uint64_t bytes = codec_bytes(codec, n);
+    uint32_t crc = 0, largest = 0;
+    if (n > 0)
+        crc = landed_blocks(arithmetic, codec, body, n, sums_of(shard, slot, chunk), &largest);
     landed->crc = checksum_crc32c(crc, body + bytes, landed->length - bytes);
     landed->measured = is_chunk;
     landed->largest_bits = largest;
