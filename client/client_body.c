@@ -52,7 +52,8 @@ gradweir_status client_body_take(struct gradweir_client *client)
     bool enough = client->digests;
     for (uint32_t i = 0; pushes && i < client->options.outstanding; i++) {
         client->buffers[i] = take_buffer(client);
-        enough = enough && client->buffers[i];
+        client->sums[i].crcs = calloc(model->blocks + 1, sizeof *client->sums[i].crcs);
+        enough = enough && client->buffers[i] && client->sums[i].crcs;
     }
     if (!enough)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u bodies of %llu bytes",
@@ -97,8 +98,11 @@ gradweir_status client_body_receive(struct gradweir_client *client)
 
 void client_body_free(struct gradweir_client *client)
 {
-    for (uint32_t i = 0; i < OUTSTANDING_MAX; i++)
+    for (uint32_t i = 0; i < OUTSTANDING_MAX; i++) {
         free_buffer(client, &client->buffers[i]);
+        free(client->sums[i].crcs);
+        client->sums[i].crcs = NULL;
+    }
     free_buffer(client, &client->received);
     free_buffer(client, &client->gathered);
     client_feedback_free(client);

@@ -8,6 +8,7 @@
 #include "common/checksum.h"
 #include "common/clock.h"
 #include "common/codec.h"
+#include "common/landed.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,6 +21,9 @@ void client_encode_begin(struct client_encoding *encoding, struct gradweir_clien
                                          .source = source,
                                          .codec = session_codec(&client->session, purpose),
                                          .buffer = buffer};
+    struct sums_of_body *sums = &client->sums[buffer];
+    sums->block_bytes = client->parts ? 0 : codec_bytes(encoding->codec, client->model->block);
+    sums->bytes = codec_bytes(encoding->codec, client->model->elements);
 }
 
 /* Of the tensor's elements: what the caller has bound, or NULL (a frozen group's gradient). */
@@ -84,17 +88,26 @@ const float *client_encode_source(struct client_encoding *encoding, uint64_t fir
     return client->block;
 }
 
-/* checksum_blocks, of elements in any codec. */
-static void hash_blocks(const struct client_encoding *encoding, uint64_t first, uint64_t n,
-                        const uint8_t *bytes)
+/* Elements [first, first + n) of one of the model's blocks. Pieces of this size stay in the first
+ * cache between being copied and being looked at. */
+enum { PIECE = 4096 };
+
+static uint32_t copy_floats(struct client_encoding *encoding, uint64_t first, uint64_t n,
+                            struct arithmetic_running *running)
 {
-    const uint64_t block = encoding->client->model->block;
-    for (uint64_t at = 0; at < n; at += block) {
-        const uint64_t some = n - at < block ? n - at : block;
-        encoding->client->digests[(first + at) / block] =
-            checksum_hash64(0, bytes + codec_bytes(encoding->codec, at),
-                            (size_t)codec_bytes(encoding->codec, some));
+    const struct gradweir_client *client = encoding->client;
+    float *to = (float *)(void *)client->buffers[encoding->buffer] + first;
+    uint32_t crc = 0;
+    if (client->lent[encoding->buffer])
+        return landed_sum(client->arithmetic, ARITHMETIC_F32,
+                          client->lent[encoding->buffer] + first * sizeof *to, (size_t)n, 0,
+                          running);
+    for (uint64_t at = 0; at < n; at += PIECE) {
+        const uint64_t some = n - at < PIECE ? n - at : PIECE;
+        gather(encoding, first + at, some, to + at);
+        crc = landed_sum(client->arithmetic, ARITHMETIC_F32, to + at, (size_t)some, crc, running);
     }
+    return crc;
 }
 
 /* First parameters that lie in bound memory as they lie in a body, end to end: they are sent from
@@ -114,21 +127,24 @@ static const uint8_t *lies_as_body(const struct client_encoding *encoding)
 static void encode_block(struct client_encoding *encoding, uint64_t first, uint64_t n)
 {
     struct gradweir_client *client = encoding->client;
-    const uint8_t *lent = client->lent[encoding->buffer];
-    uint8_t *to = client->buffers[encoding->buffer] + codec_bytes(encoding->codec, first);
+    const enum arithmetic_codec codec = encoding->codec;
+    const uint64_t block = client->model->block;
+    uint32_t *crcs = client->sums[encoding->buffer].crcs + first / block;
+    const uint8_t *bytes = client->buffers[encoding->buffer] + codec_bytes(codec, first);
+    struct arithmetic_running running = {.largest_bits = 0};
     struct arithmetic_measure measured;
-    if (lent) {
-        lent += first * sizeof(float);
-        client->arithmetic->measure(ARITHMETIC_F32, lent, (size_t)n, &measured);
-    } else if (encoding->codec == ARITHMETIC_F32) {
-        gather(encoding, first, n, (float *)(void *)to);
-        client->arithmetic->measure(ARITHMETIC_F32, to, (size_t)n, &measured);
-    } else {
+    if (codec != ARITHMETIC_F32)
         client_feedback_encode(encoding, client_encode_source(encoding, first, n), first, n,
                                &measured);
+    for (uint64_t at = 0; at < n; at += block) {
+        const uint64_t some = n - at < block ? n - at : block;
+        *crcs++ = codec == ARITHMETIC_F32 ? copy_floats(encoding, first + at, some, &running)
+                                          : checksum_crc32c(0, bytes + codec_bytes(codec, at),
+                                                            codec_bytes(codec, some));
     }
+    if (codec == ARITHMETIC_F32)
+        arithmetic_running_end(&running, &measured);
     encoding->sum_squares += measured.sum_squares;
-    hash_blocks(encoding, first, n, lent ? lent : to);
 }
 
 static void encode_moments(struct client_encoding *encoding)
@@ -174,13 +190,13 @@ static void finish(struct client_encoding *encoding)
     const struct model *model = client->model;
     const uint64_t elements = codec_bytes(encoding->codec, model->elements);
     const size_t tail = (size_t)model->moments * sizeof(struct moments);
-    const size_t blocks = (size_t)((model->elements + model->block - 1) / model->block);
+    struct sums_of_body *sums = &client->sums[encoding->buffer];
     encode_moments(encoding);
     encoding->norm = sqrt(encoding->sum_squares);
-    encoding->digest = checksum_combine(client->digests, blocks);
-    if (model->moments)
-        encoding->digest =
-            checksum_hash64(encoding->digest, client->buffers[encoding->buffer] + elements, tail);
+    sums->crcs[model->blocks] =
+        checksum_crc32c(0, client->buffers[encoding->buffer] + elements, tail);
+    encoding->digest =
+        checksum_hash64(0, sums->crcs, (size_t)(model->blocks + 1) * sizeof *sums->crcs);
     encoding->filled = elements + tail;
     settle(encoding);
 }
@@ -230,6 +246,25 @@ static void encode_share(struct client_encoding *encoding, struct session_push_r
     encode_moments(encoding);
     settle(encoding);
     client_part_measure(encoding, &what->norm, &what->digest);
+}
+
+uint32_t client_encode_crc(const struct gradweir_client *client, uint32_t buffer, uint64_t offset,
+                           uint64_t length)
+{
+    const struct sums_of_body *sums = &client->sums[buffer];
+    const uint64_t end = offset + length, block = sums->block_bytes;
+    const uint8_t *body = client->lent[buffer] ? client->lent[buffer] : client->buffers[buffer];
+    if (block == 0 || offset >= sums->bytes || offset % block || (end % block && end < sums->bytes))
+        return checksum_crc32c(0, body + offset, length);
+    const uint64_t stop = end < sums->bytes ? end : sums->bytes;
+    const uint32_t gap = checksum_crc32c_gap(block);
+    uint32_t crc = 0;
+    uint64_t at = offset;
+    for (; at + block <= stop; at += block)
+        crc = checksum_crc32c_join(crc, sums->crcs[at / block], gap);
+    if (at < stop) /* the model's last block may be short */
+        crc = checksum_crc32c_join(crc, sums->crcs[at / block], checksum_crc32c_gap(stop - at));
+    return end > stop ? checksum_crc32c(crc, body + stop, end - stop) : crc;
 }
 
 static void tell(struct gradweir_client *client, enum session_event_kind kind,

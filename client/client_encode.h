@@ -32,6 +32,11 @@ void client_part_measure(const struct client_encoding *encoding, double *norm, u
  * in, MOMENTS too, with norm and digest. */
 bool client_encode_more(struct client_encoding *encoding, uint64_t bytes);
 
+/* CRC32C of `length` bytes at `offset` of a send buffer: joined from those of its blocks where it
+ * is whole blocks, else read again. */
+uint32_t client_encode_crc(const struct gradweir_client *client, uint32_t buffer, uint64_t offset,
+                           uint64_t length);
+
 /* Elements [first, first + n) as float32, at most a block: where the caller has them, or gathered
  * in client->block. Blocks are asked for in order (encoding->tensor 0 begins anew). */
 const float *client_encode_source(struct client_encoding *encoding, uint64_t first, uint64_t n);

@@ -111,6 +111,10 @@ struct gradweir_client {
     gradweir_ticket buffer_tickets[OUTSTANDING_MAX];
     uint64_t gathered_samples, gathered_basis;
     uint64_t *digests;
+    struct sums_of_body {
+        uint32_t *crcs; /* CRC32C of each of the model's blocks, as it travels; the tail's */
+        uint64_t block_bytes, bytes; /* of a block, of all blocks; 0: they are not known */
+    } sums[OUTSTANDING_MAX];
 
     struct result results[RESULTS];
     gradweir_ticket last_ticket, pull_ticket, bound_ticket; /* bound: last pull into bound memory */

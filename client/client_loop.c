@@ -1,5 +1,5 @@
 /* Carries out what the session says, and brings back what came of it. */
-#include "client/client_internal.h"
+#include "client/client_encode.h"
 
 #include "common/checksum.h"
 #include "common/clock.h"
@@ -59,7 +59,7 @@ static void send_chunk(struct gradweir_client *client, const struct session_acti
                                .memory = lent ? 0 : client->memories[action->buffer]};
     struct head_chunk head;
     memcpy(&head, &action->head, sizeof head);
-    head.crc = checksum_crc32c(0, item.body, action->length);
+    head.crc = client_encode_crc(client, action->buffer, action->offset, action->length);
     memcpy(&item.heads[0], &head, sizeof head);
     outbox_put(&client->outbox, &item);
 }

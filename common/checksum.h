@@ -11,6 +11,11 @@
  * crc32c(crc32c(0, a), b) is the sum over a and b in a row. */
 uint32_t checksum_crc32c(uint32_t seed, const void *data, size_t bytes);
 
+/* Joins sums that were taken apart: join(crc32c(0, a), crc32c(0, b), gap(bytes of b)) is the sum
+ * over a and b in a row, without reading either again. */
+uint32_t checksum_crc32c_gap(uint64_t bytes);
+uint32_t checksum_crc32c_join(uint32_t a, uint32_t b, uint32_t gap);
+
 /* XXH3, 64 bits. */
 uint64_t checksum_hash64(uint64_t seed, const void *data, size_t bytes);
 

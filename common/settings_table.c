@@ -151,7 +151,7 @@ const struct setting settings_server[] = {
     ONE_OF("transport", false, "auto", "auto|posix|tcp|rc",
            "how floats travel; auto: the best that UCX finds"),
     WORDS("net_devices", "", "network devices UCX may use, with commas; empty: all"),
-    BYTES("chunk_bytes", "4MiB", 4096, GIB, NULL, "a body travels in pieces of this size"),
+    BYTES("chunk_bytes", "1MiB", 4096, GIB, NULL, "a body travels in pieces of this size"),
     WHOLE("in_flight", false, "4", 1, 256, NULL, "pieces under way per peer"),
     WAIT("spin", false, "auto", 0, SECOND, "auto",
          "poll so long before sleeping; auto: 0 when threads outnumber cores"),

@@ -18,6 +18,21 @@ Test(checksum, crc32c_meets_the_published_values)
     cr_expect_eq(checksum_crc32c(0, bytes, sizeof bytes), 0x62a8ab43u);
 }
 
+Test(checksum, crc32c_of_parts_joins_to_that_of_the_whole)
+{
+    static unsigned char bytes[70000];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    const size_t cuts[] = {0, 1, 7, 64, 4096, 65536, 69999, 70000};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        const size_t rest = sizeof bytes - cuts[i];
+        const uint32_t a = checksum_crc32c(0, bytes, cuts[i]);
+        const uint32_t b = checksum_crc32c(0, bytes + cuts[i], rest);
+        cr_expect_eq(checksum_crc32c_join(a, b, checksum_crc32c_gap(rest)),
+                     checksum_crc32c(0, bytes, sizeof bytes), "cut at %zu", cuts[i]);
+    }
+}
+
 Test(checksum, crc32c_goes_on_at_any_cut)
 {
     const char *text = "The window is the last W admitted gradients; every S of them make a step.";
