@@ -1,7 +1,6 @@
 /* Carries out what the shard's core says, and brings back what came of it. */
 #include "server/host_shard_loop.h"
 
-#include "common/checksum.h"
 #include "common/clock.h"
 #include "common/codec.h"
 
@@ -18,6 +17,7 @@ gradweir_status shard_loop_tables(struct shard_loop *loop)
     const uint32_t replies_max = transport->peers_max * 64;
     loop->jobs_max = loop->member.slots + 8;
     loop->actions.items = calloc(loop->actions.max, sizeof *loop->actions.items);
+    loop->reply_sums = calloc(REPLY_SUMS, sizeof *loop->reply_sums);
     loop->takes = calloc(loop->takes_max + 1, sizeof *loop->takes);
     loop->outbox = (struct outbox){.transport = loop->transport, .lost = not_sent, .context = loop};
     loop->jobs = calloc(loop->jobs_max, sizeof *loop->jobs);
@@ -25,8 +25,8 @@ gradweir_status shard_loop_tables(struct shard_loop *loop)
     loop->peers_max = transport->peers_max;
     loop->deferred_max = loop->takes_max + replies_max;
     loop->deferred = calloc(loop->deferred_max, sizeof *loop->deferred);
-    if (!loop->deferred || !loop->actions.items || !loop->takes || !loop->jobs ||
-        !loop->scan_sums || outbox_init(&loop->outbox, replies_max) != GRADWEIR_OK)
+    if (!loop->deferred || !loop->actions.items || !loop->takes || !loop->reply_sums ||
+        !loop->jobs || !loop->scan_sums || outbox_init(&loop->outbox, replies_max) != GRADWEIR_OK)
         return fail(GRADWEIR_ERR_NO_MEMORY, "shard %u: no memory for its tables",
                     loop->member.shard);
     for (uint32_t i = 0; i < loop->takes_max; i++)
@@ -39,6 +39,7 @@ void shard_loop_tables_free(struct shard_loop *loop)
     free(loop->actions.items);
     free(loop->deferred);
     free(loop->takes);
+    free(loop->reply_sums);
     outbox_deinit(&loop->outbox);
     free(loop->jobs);
     free(loop->scan_sums);
@@ -117,7 +118,7 @@ static void reply(struct shard_loop *loop, const struct shard_action *action)
     if (action->head.kind == HEAD_PARAMETERS) {
         struct head_parameters head;
         memcpy(&head, &action->head, sizeof head);
-        head.crc = checksum_crc32c(0, item.body, item.length);
+        head.crc = shard_loop_reply_sum(loop, &head, action->offset, action->length);
         memcpy(&item.heads[0], &head, sizeof head);
     }
     outbox_put(&loop->outbox, &item);

@@ -8,7 +8,7 @@
 #include "server/host_shard.h"
 #include "server/recording.h"
 
-enum { SHARD_EVENTS_MAX = 64, SHARD_WAYS_MAX = 4 };
+enum { SHARD_EVENTS_MAX = 64, SHARD_WAYS_MAX = 4, REPLY_SUMS = 4096 };
 
 /* A body that is on its way into the arena. */
 struct shard_take {
@@ -21,6 +21,13 @@ struct shard_job {
     enum shard_action_kind kind;
     uint64_t token, offset, begin, end;
     enum arithmetic_codec codec;
+};
+
+/* The checksum of a body that left a parameter slot: workers that pull one version get it without
+ * another look at the floats. */
+struct shard_reply_sum {
+    uint64_t offset, length, version; /* length 0: none */
+    uint32_t timeline, crc;
 };
 
 /* A data-plane connection, so that log and status can say what it really uses. */
@@ -62,6 +69,7 @@ struct shard_loop {
     uint32_t deferred_count, deferred_max;
     bool stepping;
     struct shard_take *takes;
+    struct shard_reply_sum *reply_sums; /* REPLY_SUMS of them, by place */
     uint32_t takes_free, takes_max;
     struct outbox outbox; /* replies of this turn, and those that found no room */
     struct shard_peer *peers;
@@ -80,6 +88,10 @@ void shard_loop_event(struct shard_loop *loop, const struct shard_event *event);
 /* Tables for takes, replies, jobs and actions: once the arena is there. */
 gradweir_status shard_loop_tables(struct shard_loop *loop);
 void shard_loop_tables_free(struct shard_loop *loop);
+
+/* CRC32C of a body that answers a pull (host_shard_sums.c). */
+uint32_t shard_loop_reply_sum(struct shard_loop *loop, const struct head_parameters *head,
+                              uint64_t offset, uint64_t length);
 
 /* The recording (host_shard_record.c). goes_on: the arena is that of a killed process. Records that
  * are logged and not yet written, before anybody hears of them; a body beside its record. */

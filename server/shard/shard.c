@@ -279,6 +279,12 @@ void *shard_first(struct shard *shard, uint32_t slot, uint64_t *bytes)
     return at_offset(shard, first_offset(shard, slot));
 }
 
+bool shard_is_parameters(const struct shard *shard, uint64_t offset)
+{
+    return offset >= shard->at.parameters &&
+           offset < parameter_offset(shard, shard->options.member.parameter_slots);
+}
+
 const struct ledger *shard_ledger(const struct shard *shard)
 {
     return &shard->ledger;

@@ -191,6 +191,10 @@ void *shard_first(struct shard *shard, uint32_t slot, uint64_t *bytes);
 /* One of the newest member.ring records of its log; NULL: not kept, or not logged yet. */
 const struct record *shard_record(const struct shard *shard, uint64_t index);
 
+/* Whether what lies at an action's offset is in a parameter slot: the same timeline, version and
+ * place are then the same bytes. */
+bool shard_is_parameters(const struct shard *shard, uint64_t offset);
+
 const struct ledger *shard_ledger(const struct shard *shard);
 
 /* The highest epoch it has promised to follow: what ENLIST says. */
