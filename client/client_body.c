@@ -1,6 +1,8 @@
 /* Bound tensors into a body and back. A body is all parameters in order, then all MOMENTS. */
 #include "client/client_feedback.h"
 
+#include "common/populate.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,7 +19,10 @@ static uint8_t *take_buffer(const struct gradweir_client *client)
 {
     void *buffer = mmap(NULL, buffer_bytes(client), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return buffer == MAP_FAILED ? NULL : buffer;
+    if (buffer == MAP_FAILED)
+        return NULL;
+    populate_huge(buffer, buffer_bytes(client));
+    return buffer;
 }
 
 static void free_buffer(const struct gradweir_client *client, uint8_t **buffer)

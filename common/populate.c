@@ -71,3 +71,10 @@ gradweir_status populate_memory(void *memory, uint64_t bytes)
     touch(memory, bytes);
     return GRADWEIR_OK;
 }
+
+void populate_huge(void *memory, uint64_t bytes)
+{
+    const uint64_t worth_it = UINT64_C(4) << 20; /* two huge pages */
+    if (bytes >= worth_it)
+        (void)madvise(memory, bytes, MADV_HUGEPAGE);
+}

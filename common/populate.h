@@ -18,4 +18,8 @@ uint64_t populate_available(void);
  * numbers when more is wanted than is there, and then nothing has been taken. */
 gradweir_status populate_memory(void *memory, uint64_t bytes);
 
+/* Asks for huge pages under a fresh large mapping, where the kernel gives them on request: floats
+ * that are read and written in a row then cost fewer look-ups and faults. It may say no. */
+void populate_huge(void *memory, uint64_t bytes);
+
 #endif

@@ -177,6 +177,7 @@ static gradweir_status make_private(struct shard_loop *loop, void **arena)
     if (*arena == MAP_FAILED)
         return fail(GRADWEIR_ERR_NO_MEMORY, "shard %u: %llu bytes for its arena: %s",
                     loop->member.shard, (unsigned long long)loop->arena_bytes, strerror(errno));
+    populate_huge(*arena, loop->arena_bytes);
     return populate_memory(*arena, loop->arena_bytes);
 }
 
