@@ -125,7 +125,8 @@ static gradweir_status check_gradient(struct shard *shard, uint32_t index)
     const struct slot *slot = &shard->slots[index];
     const uint64_t chunk = slot_chunk_bytes(shard, index), all = slot_bytes(shard, index);
     char what[100];
-    if (slot->generation == 0 || slot->bad || slot->ranks > 0 || slot->in_flight > 0)
+    const bool over = slot->first && shard->has_first; /* its place is a parameter slot again */
+    if (slot->generation == 0 || slot->bad || slot->ranks > 0 || slot->in_flight > 0 || over)
         return GRADWEIR_OK;
     for (uint32_t i = 0; i * chunk < all; i++) {
         const uint64_t begin = i * chunk, rest = all - begin;

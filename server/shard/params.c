@@ -46,7 +46,7 @@ static void hang_up_late_readers(struct shard *shard)
 uint32_t parameters_spare(struct shard *shard)
 {
     uint32_t best = UINT32_MAX;
-    const bool lent = slots_first(shard); /* the last one, to first parameters */
+    const bool lent = slots_lent(shard); /* the last one, to first parameters */
     const uint32_t count = shard->options.member.parameter_slots - lent;
     for (uint32_t i = 0; i < count; i++) {
         const struct parameter_slot *slot = &shard->parameters[i];

@@ -307,6 +307,8 @@ void slots_forget(struct shard *shard);
 void slots_revive(struct shard *shard);
 int64_t slots_next(const struct shard *shard);
 void slot_complete(struct shard *shard, uint32_t slot);
+bool slot_unquiet(const struct shard *shard,
+                  const struct slot *slot); /* a dead process' bodies may still land */
 void slot_mark_bad(struct shard *shard, uint32_t slot);
 bool slot_has_chunk(struct shard *shard, uint32_t slot, uint64_t chunk);
 
@@ -316,6 +318,7 @@ uint64_t slot_bytes(const struct shard *shard, uint32_t slot);
 uint64_t slot_chunk_bytes(const struct shard *shard, uint32_t slot); /* of all but the last */
 uint64_t slot_place(const struct shard *shard, uint32_t slot);       /* where it lies */
 bool slots_first(const struct shard *shard); /* first parameters land, or wait */
+bool slots_lent(const struct shard *shard);  /* … or may still, where a parameter slot is */
 bool slot_says_first(const struct shard *shard, const struct head_chunk *head);
 
 /* measure.c */

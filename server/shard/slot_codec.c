@@ -32,6 +32,20 @@ bool slots_first(const struct shard *shard)
     return false;
 }
 
+/* A parameter slot is lent to first parameters until they are applied and nothing more can land
+ * there. Their slot may stay closing for longer than that: until a record is applied that may
+ * itself wait for a parameter slot. */
+bool slots_lent(const struct shard *shard)
+{
+    for (uint32_t i = 0; i < shard->options.member.slots; i++) {
+        const struct slot *slot = &shard->slots[i];
+        if (slot->first &&
+            (!shard->has_first || slot->in_flight || slot->scanning || slot_unquiet(shard, slot)))
+            return true;
+    }
+    return false;
+}
+
 /* First parameters, as far as a head says so. */
 bool slot_says_first(const struct shard *shard, const struct head_chunk *head)
 {

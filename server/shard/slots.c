@@ -127,6 +127,8 @@ static bool belongs(struct shard *shard, const struct head_chunk *head,
         return false;
     if (slot->generation == 0)
         return !slot_says_first(shard, head) || (!shard->has_first && !slots_first(shard));
+    if (slot->first && shard->has_first)
+        return false; /* where it would land is a parameter slot again */
     return slot->generation == head->generation && slot->name.worker == session->worker &&
            slot->name.incarnation == session->incarnation;
 }
@@ -282,7 +284,7 @@ static void free_slot(struct shard *shard, uint32_t index)
         (struct message_freed){.slot = index, .generation = generation};
 }
 
-static bool unquiet(const struct shard *shard, const struct slot *slot)
+bool slot_unquiet(const struct shard *shard, const struct slot *slot)
 {
     return slot->unquiet && shard->now_ns < shard->quiet_until_ns && !shard->plant.quiet_off;
 }
@@ -291,8 +293,8 @@ void slots_free_due(struct shard *shard)
 {
     for (uint32_t i = 0; i < shard->options.member.slots; i++) {
         const struct slot *slot = &shard->slots[i];
-        if (slot->closing && slot->in_flight == 0 && !slot->scanning && !unquiet(shard, slot) &&
-            shard->applied >= slot->close_after)
+        if (slot->closing && slot->in_flight == 0 && !slot->scanning &&
+            !slot_unquiet(shard, slot) && shard->applied >= slot->close_after)
             free_slot(shard, i);
     }
 }
