@@ -4,6 +4,7 @@
  *   IDLE -> WAIT_SLOT -> APPLYING -> IDLE                          one phase
  *   IDLE -> WAIT_SLOT -> AVERAGING -> WAIT_SUMMED -> APPLYING      with the norm of the average
  *   IDLE -> WAIT_SLOT -> MOMENTS -> WAIT_SUMMED -> APPLYING        LAMB, with norms of tensors */
+#include "server/shard/digests.h"
 #include "server/shard/shard_internal.h"
 
 #include "common/codec.h"

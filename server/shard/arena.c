@@ -1,4 +1,5 @@
 /* Where everything lies in the arena, how many bytes that is, and why. */
+#include "server/shard/digests.h"
 #include "server/shard/shard_internal.h"
 
 #include "common/checksum.h"

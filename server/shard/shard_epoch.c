@@ -4,6 +4,7 @@
  * the arena, so it outlives the process. Everything that names a lower epoch is dropped; a SEAL for
  * a lower epoch, or for the same one by another instance, is refused by SEALED with the promise
  * itself. Whoever wins an epoch has the promise of all members, so no two ever act in one. */
+#include "server/shard/digests.h"
 #include "server/shard/shard_internal.h"
 
 #include "common/sealed.h"

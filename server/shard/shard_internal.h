@@ -251,24 +251,6 @@ void tile_undo(struct shard *shard);  /* what a killed process left half done is
 void shard_forget(struct shard *shard);
 void shard_revive(struct shard *shard); /* within the first event: asks again for what was asked */
 
-/* digests.c: kept while an arena outlives its process, so that it can be believed. Whoever has
- * written what they are of calls them, before it counts. digests_step and digests_average may be
- * called for pieces of a tile, by several threads at once: begin is a block border, end is one or
- * the shard's end. */
-uint64_t digests_bytes(const struct shard *shard);
-void digests_init(struct shard *shard);
-void digests_step(struct shard *shard, uint64_t begin, uint64_t end);
-void digests_average(struct shard *shard, uint64_t begin, uint64_t end);
-void digests_parameters(struct shard *shard, uint32_t slot); /* all of a parameter slot's floats */
-void digests_tail(struct shard *shard, uint32_t slot);       /* and its MOMENTS */
-void digests_moments(struct shard *shard, uint32_t which);
-void digests_chunk(struct shard *shard, uint32_t slot, uint64_t chunk, uint32_t crc);
-void digests_record(struct shard *shard, const struct record *kept);
-void digests_redo(struct shard *shard, uint64_t begin, uint64_t end, bool back); /* of states */
-
-/* digests_check.c: ERR_CORRUPT names what is not as it was left. */
-gradweir_status digests_check(struct shard *shard);
-
 /* shard.c */
 struct shard_action *act(struct shard *shard, enum shard_action_kind kind);
 struct message *tell(struct shard *shard, enum message_kind kind); /* a SEND; fill in the rest */

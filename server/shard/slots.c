@@ -7,6 +7,7 @@
  * Chunks are measured as they land; a SCAN of the whole is for what was not, or is not finite.
  *
  * A generation that was closed never lands again: its late chunks are refused by number. */
+#include "server/shard/digests.h"
 #include "server/shard/shard_internal.h"
 
 #include "common/codec.h"

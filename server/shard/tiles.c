@@ -23,6 +23,7 @@
  * a place of their own: those are simply written again. A word of another version or phase says
  * that this one has not begun. The word is written only while the journal is empty, so that no
  * undoing ever goes behind it. */
+#include "server/shard/digests.h"
 #include "server/shard/shard_internal.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,6 @@
 /* Going on in the arena of a killed process: is this memory ours, is it sound, what was the process
  * in the middle of, what died with it. */
+#include "server/shard/digests.h"
 #include "server/shard/shard_internal.h"
 
 #include "common/codec.h"
