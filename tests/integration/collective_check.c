@@ -1,0 +1,227 @@
+/* Conformance of the collective seam, for every backend of the build: groups of 1, 2 and 4
+ * processes against a plain reference, ranks that differ, never come, die, stop and come back.
+ *
+ *      collective_check [NAME OF A CHECK]
+ *
+ * The parent forks the ranks, waits for them with a limit, and kills what is left; ranks die with
+ * their parent. A backend that the build lacks is counted as skipped. */
+#include "tests/integration/collective_ranks.h"
+
+#include "common/clock.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIMIT_NS (60 * CLOCK_SECOND)
+
+static pid_t start(struct bench *bench, role part, uint32_t rank, uint32_t ranks)
+{
+    fflush(stdout);
+    const pid_t parent = getpid(), child = fork();
+    ASSERT(child >= 0);
+    if (child > 0)
+        return child;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    part(bench, rank, ranks);
+    fflush(stdout);
+    _exit(0);
+}
+
+static void moment(void)
+{
+    const struct timespec ms = {.tv_nsec = 1000000};
+    nanosleep(&ms, NULL);
+}
+
+/* Waits for a child until the limit; kills it then. expected: how it has to end, 0 or a signal. */
+static bool ended(pid_t child, int expected, uint64_t deadline_ns)
+{
+    int how = 0;
+    pid_t who;
+    while ((who = waitpid(child, &how, WNOHANG)) == 0 && clock_now_ns() < deadline_ns)
+        moment();
+    if (who == 0) {
+        fprintf(stderr, "a rank hangs, and is killed\n");
+        kill(child, SIGKILL);
+        waitpid(child, &how, 0);
+        return false;
+    }
+    return expected == 0 ? WIFEXITED(how) && WEXITSTATUS(how) == 0
+                         : WIFSIGNALED(how) && WTERMSIG(how) == expected;
+}
+
+static bool all_end(const pid_t *children, uint32_t n)
+{
+    const uint64_t deadline_ns = clock_now_ns() + LIMIT_NS;
+    bool well = true;
+    for (uint32_t r = 0; r < n; r++)
+        well = ended(children[r], 0, deadline_ns) && well;
+    return well;
+}
+
+static bool run_all(struct bench *bench, role part, uint32_t ranks)
+{
+    pid_t children[RANKS_MAX];
+    for (uint32_t r = 0; r < ranks; r++)
+        children[r] = start(bench, part, r, ranks);
+    return all_end(children, ranks);
+}
+
+/* Until the rank is past a step, and a little more: somewhere in a call. */
+static void wait_for(const struct bench *bench, uint32_t rank, uint64_t step)
+{
+    const uint64_t deadline_ns = clock_now_ns() + LIMIT_NS;
+    while (bench->told[rank].step < step && clock_now_ns() < deadline_ns)
+        moment();
+    moment();
+}
+
+static bool check_kill(struct bench *bench)
+{
+    pid_t children[RANKS_MAX];
+    for (uint32_t r = 0; r < 4; r++)
+        children[r] = start(bench, goes_on, r, 4);
+    wait_for(bench, 2, 5);
+    kill(children[2], SIGKILL);
+    const bool killed = ended(children[2], SIGKILL, clock_now_ns() + LIMIT_NS);
+    children[2] = children[3];
+    return all_end(children, 3) && killed;
+}
+
+static bool check_stop(struct bench *bench)
+{
+    pid_t children[RANKS_MAX];
+    for (uint32_t r = 0; r < 4; r++)
+        children[r] = start(bench, comes_back, r, 4);
+    wait_for(bench, 2, 5);
+    kill(children[2], SIGSTOP);
+    const uint64_t deadline_ns = clock_now_ns() + LIMIT_NS;
+    while (!bench->told[0].done && clock_now_ns() < deadline_ns)
+        moment();
+    kill(children[2], SIGCONT);
+    return all_end(children, 4);
+}
+
+static bool check_fifty(struct bench *bench)
+{
+    bench->timeout_ns = 1500 * CLOCK_MS;
+    bench->patience_ns = 400 * CLOCK_MS;
+    pid_t children[2];
+    for (uint32_t r = 0; r < 2; r++)
+        children[r] = start(bench, lives_on, r, 3);
+    bool well = true;
+    for (uint32_t g = 0; g < GENERATIONS_RUN && well; g++) {
+        fflush(stdout);
+        const pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            dies_soon(bench, g, 3);
+        }
+        well = child > 0 && ended(child, SIGALRM, clock_now_ns() + LIMIT_NS);
+        const uint64_t deadline_ns = clock_now_ns() + LIMIT_NS;
+        while (well && bench->told[0].step <= g && clock_now_ns() < deadline_ns)
+            moment();
+    }
+    return all_end(children, 2) && well;
+}
+
+static bool check_conforms(struct bench *bench)
+{
+    bench->timeout_ns = 20 * CLOCK_SECOND; /* nobody dies here, and machines may be busy */
+    bool well = true;
+    for (uint32_t ranks = 1; ranks <= 4; ranks *= 2) {
+        struct board *board = bench->board;
+        bench->board = board_new();
+        well = run_all(bench, conforms, ranks) && well;
+        board_free(bench->board);
+        bench->board = board;
+    }
+    return well;
+}
+
+static bool check_differs(struct bench *bench)
+{
+    return run_all(bench, differs, 3);
+}
+
+static bool check_never_comes(struct bench *bench)
+{
+    return run_all(bench, never_comes, 4);
+}
+
+static bool check_counts_wrongly(struct bench *bench)
+{
+    return run_all(bench, counts_wrongly, 2);
+}
+
+static bool check_comes_twice(struct bench *bench)
+{
+    return run_all(bench, comes_twice, 3);
+}
+
+static bool check_bad_options(struct bench *bench)
+{
+    return run_all(bench, bad_options, 1);
+}
+
+static const struct {
+    const char *name;
+    bool (*check)(struct bench *bench);
+} checks[] = {
+    {"bad_options", check_bad_options},
+    {"conforms", check_conforms},
+    {"differs", check_differs},
+    {"never_comes", check_never_comes},
+    {"counts_wrongly", check_counts_wrongly},
+    {"comes_twice", check_comes_twice},
+    {"kill", check_kill},
+    {"stop", check_stop},
+    {"fifty", check_fifty},
+};
+
+static int run_checks(const char *backend, const char *only)
+{
+    int failed = 0;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        if (only != NULL && strcmp(only, checks[i].name) != 0)
+            continue;
+        struct bench bench = {.backend = backend,
+                              .ordered = strcmp(backend, "gloo") == 0,
+                              .board = board_new(),
+                              .told =
+                                  mmap(NULL, RANKS_MAX * sizeof(struct told),
+                                       PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+                              .timeout_ns = 2 * CLOCK_SECOND,
+                              .patience_ns = CLOCK_SECOND / 2};
+        ASSERT(bench.told != MAP_FAILED);
+        const uint64_t begun_ns = clock_now_ns();
+        const bool well = checks[i].check(&bench);
+        printf("%s %s: %s, %.1f s\n", backend, checks[i].name, well ? "ok" : "FAILED",
+               (double)(clock_now_ns() - begun_ns) / CLOCK_SECOND);
+        failed += well ? 0 : 1;
+        munmap(bench.told, RANKS_MAX * sizeof(struct told));
+        board_free(bench.board);
+    }
+    return failed;
+}
+
+int main(int n, char **words)
+{
+    const char *const backends[] = {"gloo", "nccl"};
+    int failed = 0;
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+        if (collective_find(backends[i]) == NULL)
+            printf("SKIPPED: this build has no %s\n", backends[i]);
+        else
+            failed += run_checks(backends[i], n > 1 ? words[1] : NULL);
+    }
+    return failed == 0 ? 0 : 1;
+}
