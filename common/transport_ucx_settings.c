@@ -148,7 +148,7 @@ static void set(struct ucx *ucx, ucp_config_t *config, const char *name, const c
 static void configure_room(struct ucx *ucx, ucp_config_t *config, const char *tls)
 {
     if (strstr(tls, "posix")) {
-        set(ucx, config, "POSIX_FIFO_SIZE", "MM_FIFO_SIZE", "256");
+        set(ucx, config, "POSIX_FIFO_SIZE", "MM_FIFO_SIZE", "64");
         set(ucx, config, "POSIX_SEG_SIZE", "MM_SEG_SIZE", "32768");
         set(ucx, config, "POSIX_FIFO_MAX_POLL", "MM_FIFO_MAX_POLL", "64");
         set(ucx, config, "POSIX_RX_BUFS_GROW", "MM_RX_BUFS_GROW", "128");

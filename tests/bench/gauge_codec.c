@@ -61,7 +61,7 @@ static double rate(struct codec_case *it, codec_part *part, double seconds)
 static bool make(const struct gauge *gauge, struct codec_case *it)
 {
     it->arithmetic = arithmetic_choose(gauge->host.simd);
-    it->codec = (enum arithmetic_codec)settings_choice(gauge->settings, "dtype");
+    ASSERT(codec_find(gauge->dtype, &it->codec)); /* one of the choices */
     it->elements = gauge->elements;
     it->sources = FLOOR_ROTATION / gauge->bytes + 1;
     it->floats = calloc(it->sources * it->elements, sizeof(float));

@@ -13,8 +13,8 @@
 static const struct setting own[] = {
     {"size", SETTING_TEXT, false, "16MiB", 0, 0, NULL, NULL,
      "of a gradient in float32: bytes, or with KiB, MiB, GiB, KB, MB, GB"},
-    {"dtype", SETTING_CHOICE, false, "float32", 0, 0, NULL, "float32|bfloat16|float16|int8",
-     "in which numbers gradients travel and wait"},
+    {"dtype", SETTING_CHOICE, false, "float32", 0, 0, NULL,
+     "float32|bfloat16|float16|int8|bf16|fp16", "in which numbers gradients travel and wait"},
     {"workers", SETTING_INT, false, "1", 1, 1024, NULL, NULL, "processes that push or pull"},
     {"in_flight", SETTING_INT, false, "1", 1, 8, NULL, NULL,
      "pushes of a worker under way at once; push: 2, so one travels while another is applied"},
@@ -118,7 +118,10 @@ gradweir_status gauge_settings_like(const struct gauge *gauge, struct settings *
 /* The servers' own setting, where this version has it; float32 where it has not. */
 static gradweir_status read_dtype(struct gauge *gauge)
 {
-    gauge->dtype = settings_text(gauge->settings, "dtype");
+    const char *said = settings_text(gauge->settings, "dtype");
+    gauge->dtype = strcmp(said, "bf16") == 0   ? "bfloat16"
+                   : strcmp(said, "fp16") == 0 ? "float16"
+                                               : said;
     if (strcmp(gauge->command, "codec") == 0 || strcmp(gauge->dtype, "float32") == 0)
         return GRADWEIR_OK;
     if (!settings_known(gauge->settings, "gradient_dtype"))
