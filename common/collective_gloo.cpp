@@ -128,53 +128,46 @@ void finish_chunk(collective_link *link, const float *own, float *to, size_t n, 
     add(x, to + k * chunk_floats, chunk_size(n, k));
 }
 
-// Thanks are sent when a body has arrived, and waited for by who sent it: what waits can be told.
-void await_thanks(collective_link *link, const Buffer &out, int peer, unsigned phase, size_t n)
-{
-    if (n > 0)
-        out->recv(peer, link->slot(phase, 2), 0, 0);
-}
-
-void thank_one(collective_link *link, int peer, unsigned phase)
-{
-    link->heads_out[size_t(peer)]->send(peer, link->slot(phase, 2), 0, 0);
-    link->wait_out(link->heads_out[size_t(peer)], peer);
-}
-
-void thank(collective_link *link, unsigned phase, size_t n)
-{
-    for (int p = 0; p < link->ranks; p++)
-        if (p != link->rank && n > 0)
-            thank_one(link, p, phase);
-}
-
-void delivered(collective_link *link, const Buffer &out, int peer, size_t sends)
-{
-    if (sends > 0)
-        link->wait_in(out, peer);
-    for (size_t i = 0; i < sends; i++)
-        link->wait_out(out, peer);
-}
-
 // A body into the caller's memory: it is followed by a tail of nothing, which is waited for too.
-void expect(collective_link *link, const Buffer &in, int peer, unsigned phase)
+void expect(const collective_link *link, const Buffer &in, int peer, unsigned phase)
 {
     in->recv(peer, link->slot(phase));
     in->recv(peer, link->slot(phase, 1), 0, 0);
 }
 
-void arrived(collective_link *link, const Buffer &in, int peer, unsigned phase)
+void arrived(collective_link *link, const Buffer &in, int peer)
 {
     link->wait_in(in, peer);
     link->wait_in(in, peer);
-    thank_one(link, peer, phase);
 }
 
-void deliver(collective_link *link, const Buffer &out, int peer, unsigned phase)
+// What is sent is waited for in finish(): by then its receiver has said that it has everything.
+void deliver(collective_link *link, Buffer out, int peer, unsigned phase)
 {
-    await_thanks(link, out, peer, phase, 1);
     out->send(peer, link->slot(phase));
     out->send(peer, link->slot(phase, 1), 0, 0);
+    link->sent.push_back({std::move(out), peer, 2});
+}
+
+// A call is done when all ranks have said that they have everything: so either all are done, or
+// (but for the moment in which these words travel) none.
+void finish(collective_link *link)
+{
+    for (int p = 0; p < link->ranks; p++) {
+        if (p == link->rank)
+            continue;
+        link->heads_in[size_t(p)]->recv(p, link->slot(3), 0, 0);
+        link->heads_out[size_t(p)]->send(p, link->slot(3), 0, 0);
+    }
+    for (int p = 0; p < link->ranks; p++)
+        if (p != link->rank)
+            link->wait_in(link->heads_in[size_t(p)], p);
+    for (int p = 0; p < link->ranks; p++)
+        if (p != link->rank)
+            link->wait_out(link->heads_out[size_t(p)], p);
+    for (const auto &sent : link->sent)
+        for (size_t i = 0; i < sent.times; i++)
+            link->wait_out(sent.buffer, sent.peer);
 }
 
 // Everybody sends everybody its part, chunk by chunk; two chunks are on their way at a time.
@@ -190,7 +183,6 @@ void scatter(collective_link *link, const float *from, float *to, const size_t *
         if (p == link->rank)
             continue;
         out[size_t(p)] = link->buffer(from + offsets[size_t(p)], counts[p] * sizeof(float));
-        await_thanks(link, out[size_t(p)], p, 1, counts[p]);
     }
     for (size_t k = 0; k < most; k++) {
         for (int p = 0; p < link->ranks; p++) {
@@ -208,10 +200,9 @@ void scatter(collective_link *link, const float *from, float *to, const size_t *
     }
     if (most > 0 && most == chunks_of(n))
         finish_chunk(link, own, to, n, most - 1);
-    thank(link, 1, n);
     for (int p = 0; p < link->ranks; p++)
         if (p != link->rank)
-            delivered(link, out[size_t(p)], p, chunks_of(counts[p]));
+            link->sent.push_back({std::move(out[size_t(p)]), p, chunks_of(counts[p])});
 }
 
 void gather(collective_link *link, const float *from, float *to, const size_t *counts)
@@ -221,43 +212,34 @@ void gather(collective_link *link, const float *from, float *to, const size_t *c
     float *own = to + offsets[size_t(link->rank)];
     if (n > 0 && own != from)
         std::memmove(own, from, n * sizeof(float));
-    std::vector<Buffer> in(size_t(link->ranks)), out(size_t(link->ranks));
+    std::vector<Buffer> in(size_t(link->ranks));
     for (int p = 0; p < link->ranks; p++) {
         if (p == link->rank)
             continue;
         in[size_t(p)] = link->buffer(to + offsets[size_t(p)], counts[p] * sizeof(float));
-        out[size_t(p)] = link->buffer(own, n * sizeof(float));
         if (counts[p] > 0)
             expect(link, in[size_t(p)], p, 2);
         if (n > 0)
-            deliver(link, out[size_t(p)], p, 2);
+            deliver(link, link->buffer(own, n * sizeof(float)), p, 2);
     }
     for (int p = 0; p < link->ranks; p++)
         if (p != link->rank && counts[p] > 0)
-            arrived(link, in[size_t(p)], p, 2);
-    for (int p = 0; p < link->ranks; p++)
-        if (p != link->rank && n > 0)
-            delivered(link, out[size_t(p)], p, 2);
+            arrived(link, in[size_t(p)], p);
 }
 
 void spread(collective_link *link, float *data, size_t n, int root)
 {
     if (n == 0)
         return;
-    std::vector<Buffer> buffers;
-    for (int p = 0; p < link->ranks; p++)
-        buffers.push_back(link->buffer(data, n * sizeof(float)));
     if (link->rank != root) {
-        expect(link, buffers[size_t(root)], root, 1);
-        arrived(link, buffers[size_t(root)], root, 1);
+        const Buffer in = link->buffer(data, n * sizeof(float));
+        expect(link, in, root, 1);
+        arrived(link, in, root);
         return;
     }
     for (int p = 0; p < link->ranks; p++)
         if (p != root)
-            deliver(link, buffers[size_t(p)], p, 1);
-    for (int p = 0; p < link->ranks; p++)
-        if (p != root)
-            delivered(link, buffers[size_t(p)], p, 2);
+            deliver(link, link->buffer(data, n * sizeof(float)), p, 1);
 }
 
 // The same for every call: swap heads, do it, and let no exception out. When something fails the
@@ -274,8 +256,10 @@ gradweir_status run(collective_link *link, const collective_call *call, Kind kin
             swap_heads(link, call, kind);
         try {
             work();
+            finish(link);
         } catch (...) {
-            link->mesh->closeConnections();
+            if (link->mesh)
+                link->mesh->closeConnections();
             throw;
         }
     } catch (const Failed &failed) {
@@ -287,6 +271,7 @@ gradweir_status run(collective_link *link, const collective_call *call, Kind kin
     } catch (...) {
         status = fail(GRADWEIR_ERR_LOST, "gloo: something that is no exception was thrown");
     }
+    link->sent.clear();
     if (status == GRADWEIR_OK || status == GRADWEIR_ERR_MISMATCH)
         return status;
     try {

@@ -83,6 +83,13 @@ inline std::chrono::milliseconds left(uint64_t deadline_ns)
 
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
+// Memory that is on its way, in so many sends.
+struct Sent {
+    Buffer buffer;
+    int peer;
+    size_t times;
+};
+
 gradweir_status name_group(collective_name *name);
 gradweir_status join(const collective_members *members, collective_link **made);
 void leave(collective_link *link);
@@ -101,6 +108,7 @@ struct collective_link {
     std::vector<gloo_link::Head> heads;  // by rank; one's own is what is sent
     // By rank; destroyed before the mesh. In and out: of heads; two chunks in.
     std::vector<gloo_link::Buffer> heads_in, heads_out, chunks_in[2];
+    std::vector<gloo_link::Sent> sent; // by the present call
 
     gloo_link::Buffer buffer(const void *memory, size_t bytes)
     {
@@ -133,7 +141,7 @@ struct collective_link {
         }
     }
 
-    /* Of this call: its heads, and of each of its two phases body, tail and thanks. */
+    /* Of this call: its heads (0), body and tail of its two phases, and the last word (3). */
     uint64_t slot(unsigned phase, unsigned what = 0) const
     {
         return calls * 16 + phase * 4 + what;
