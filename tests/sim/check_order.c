@@ -54,7 +54,10 @@ void check_described(struct sim *sim, uint32_t worker, const struct message_desc
     }
     for (uint32_t i = 0; i < from->outstanding; i++) {
         const struct session_push *push = &from->session.pushes[i];
-        if (push->state != PUSH_FREE && push->sequence == describe->name.sequence) {
+        const bool over = push->state == PUSH_FREE || push->state == PUSH_ENDING;
+        if (!over &&
+            push->sequence == describe->name.sequence) { /* who was turned away, while its
+                                                            body is still made, had it too */
             known->body = sim_remember(sim, from->buffers[push->what.buffer], sim->body_bytes);
             known->norm = from->norms[push->what.buffer];
         }
