@@ -1,0 +1,40 @@
+/* The kernels, as C calls: each starts work on a stream and returns cudaGetLastError's number, 0 for
+ * success. Pointers are device memory unless they say otherwise. Every kernel is a thin loop around
+ * functions that gcc and clang compile too: element_step.h, common/arithmetic_element.h,
+ * element_policy.h. */
+#ifndef GRADWEIR_GPU_KERNELS_H
+#define GRADWEIR_GPU_KERNELS_H
+
+#include "common/arithmetic.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct CUstream_st *gpu_stream;
+
+/* Shard side. The plan and the work are read during the call (they are host memory); the arrays and
+ * ranges that work points to are device memory. [begin, end) as arithmetic.step has it. */
+int gpu_step(gpu_stream stream, const struct arithmetic_plan *plan,
+             const struct arithmetic_work *work, uint64_t begin, uint64_t end);
+int gpu_average(gpu_stream stream, const struct arithmetic_plan *plan,
+                const struct arithmetic_sources *sources, uint64_t begin, uint64_t end,
+                float *average);
+
+/* sums[b] and largest[b] of each block of n elements from a block border on, in the order of
+ * arithmetic.measure: the same bits. */
+int gpu_measure(gpu_stream stream, enum arithmetic_codec codec, const void *data, uint64_t n,
+                double *sums, uint32_t *largest);
+int gpu_decode(gpu_stream stream, enum arithmetic_codec codec, const void *data, uint64_t n,
+               float *to);
+
+/* Worker side, one pass: x = from × scale into the codec, and per block the largest magnitude and
+ * the sum of squares of what was encoded (decoded again), for the finite test and the norm. */
+int gpu_encode(gpu_stream stream, enum arithmetic_codec codec, const float *from, uint64_t n,
+               float scale, void *to, double *sums, uint32_t *largest);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

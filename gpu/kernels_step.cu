@@ -1,0 +1,273 @@
+/* The shard's step: decode, average, optimizer, new parameters, each float read once. One kernel per
+ * algorithm and codec, so that what does not change within one is a constant. */
+#include "gpu/element_step.h"
+#include "gpu/kernels.h"
+
+namespace {
+
+constexpr int THREADS = 256;
+constexpr int WIDTH = 4; /* elements of one thread: a load of 16 bytes for each float32 array */
+
+/* What a kernel gets by value, in constant memory. */
+struct task {
+    arithmetic_plan plan;
+    arithmetic_work work;
+    uint64_t begin, end;
+};
+
+/* The index of the range that holds `at`. */
+__device__ uint64_t range_at(const arithmetic_work &work, uint64_t at)
+{
+    uint64_t low = 0, high = work.ranges_n;
+    while (low + 1 < high) {
+        const uint64_t middle = (low + high) / 2;
+        if (work.ranges[middle].begin <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+__device__ constexpr int states_of(int algorithm)
+{
+    return algorithm == ARITHMETIC_SGD ? 0
+           : algorithm == ARITHMETIC_MOMENTUM || algorithm == ARITHMETIC_NESTEROV ? 1
+           : algorithm == ARITHMETIC_RMSPROP || algorithm == ARITHMETIC_AMSGRAD  ? 3
+                                                                                  : 2;
+}
+
+/* WIDTH floats, by one load where they are aligned. */
+template <bool WHOLE> __device__ void load(const float *from, int n, float to[WIDTH])
+{
+    if (WHOLE) {
+        const float4 four = __ldcs(reinterpret_cast<const float4 *>(from));
+        to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+    } else {
+        for (int i = 0; i < WIDTH; i++)
+            to[i] = i < n ? from[i] : 0.0f;
+    }
+}
+
+template <bool WHOLE> __device__ void store(float *to, int n, const float from[WIDTH])
+{
+    if (WHOLE) {
+        __stcs(reinterpret_cast<float4 *>(to), make_float4(from[0], from[1], from[2], from[3]));
+    } else {
+        for (int i = 0; i < WIDTH; i++)
+            if (i < n)
+                to[i] = from[i];
+    }
+}
+
+/* WIDTH elements of a gradient from a multiple of WIDTH on, decoded. */
+template <int CODEC, bool WHOLE>
+__device__ void load_gradient(const void *slot, uint64_t at, int n, float to[WIDTH])
+{
+    if (CODEC == ARITHMETIC_F32) {
+        load<WHOLE>(static_cast<const float *>(slot) + at, n, to);
+    } else if (CODEC == ARITHMETIC_INT8) {
+        const unsigned char *block =
+            static_cast<const unsigned char *>(slot) +
+            at / ELEMENT_INT8_BLOCK * (sizeof(float) + ELEMENT_INT8_BLOCK);
+        const float scale = *reinterpret_cast<const float *>(block);
+        const char4 four =
+            WHOLE ? *reinterpret_cast<const char4 *>(block + sizeof scale + at % ELEMENT_INT8_BLOCK)
+                  : make_char4(0, 0, 0, 0);
+        const signed char bytes[WIDTH] = {four.x, four.y, four.z, four.w};
+        for (int i = 0; i < WIDTH; i++)
+            to[i] = WHOLE ? element_from_int8(bytes[i], scale)
+                          : (i < n ? element_decode(ARITHMETIC_INT8, slot, at + i) : 0.0f);
+    } else {
+        const ushort4 four =
+            WHOLE ? *reinterpret_cast<const ushort4 *>(static_cast<const uint16_t *>(slot) + at)
+                  : make_ushort4(0, 0, 0, 0);
+        const uint16_t halves[WIDTH] = {four.x, four.y, four.z, four.w};
+        for (int i = 0; i < WIDTH; i++) {
+            const uint16_t half =
+                WHOLE ? halves[i] : (i < n ? static_cast<const uint16_t *>(slot)[at + i] : 0);
+            to[i] = CODEC == ARITHMETIC_BF16 ? element_from_bf16(half) : element_from_f16(half);
+        }
+    }
+}
+
+template <int CODEC, bool WHOLE>
+__device__ void average_of(const arithmetic_plan &plan, const arithmetic_sources &sources,
+                           uint64_t at, int n, float sum[WIDTH])
+{
+    const bool compensated = plan.entries_n >= ARITHMETIC_COMPENSATED_MIN;
+    float owed[WIDTH] = {0, 0, 0, 0}, x[WIDTH];
+    for (int i = 0; i < WIDTH; i++)
+        sum[i] = 0.0f;
+    for (uint32_t k = 0; k < plan.entries_n; k++) {
+        load_gradient<CODEC, WHOLE>(element_slot(&plan, &sources, k), at, n, x);
+        const float weight = plan.entries[k].weight;
+        for (int i = 0; i < WIDTH; i++) {
+            if (compensated) {
+                const element_sum next = element_kahan(sum[i], owed[i], weight * x[i]);
+                sum[i] = next.sum;
+                owed[i] = next.owed;
+            } else {
+                sum[i] = sum[i] + weight * x[i];
+            }
+        }
+    }
+    for (int i = 0; i < WIDTH; i++)
+        sum[i] = sum[i] * plan.scale;
+}
+
+/* The gradient of these elements: averaged here, or finished before (clip of the average). */
+template <int CODEC, bool WHOLE>
+__device__ void gradient_of(const task &task, uint64_t at, int n, float g[WIDTH])
+{
+    if (task.work.average == nullptr) {
+        average_of<CODEC, WHOLE>(task.plan, task.work.sources, at, n, g);
+        return;
+    }
+    load<WHOLE>(task.work.average + at, n, g);
+    for (int i = 0; i < WIDTH; i++)
+        g[i] = g[i] * task.plan.scale;
+}
+
+template <int ALGORITHM, int CODEC, int PHASE, bool WHOLE>
+__device__ void step_some(const task &task, uint64_t at, int n, const arithmetic_range &range)
+{
+    constexpr int STATES = states_of(ALGORITHM);
+    const arithmetic_group &group = task.plan.groups[range.group];
+    element_law law = element_law_of(&task.plan);
+    law.algorithm = static_cast<arithmetic_algorithm>(ALGORITHM);
+    float theta[WIDTH], g[WIDTH] = {0, 0, 0, 0}, states[STATES ? STATES : 1][WIDTH];
+    load<WHOLE>(task.work.parameters + at, n, theta);
+    for (int k = 0; k < STATES; k++)
+        if (task.work.state[k] != nullptr)
+            load<WHOLE>(task.work.state[k] + at, n, states[k]);
+    if (!group.frozen) {
+        if (PHASE != ARITHMETIC_APPLY)
+            gradient_of<CODEC, WHOLE>(task, at, n, g);
+        for (int i = 0; i < WIDTH; i++) {
+            element_item item = {theta[i], {0, 0, 0}};
+            for (int k = 0; k < STATES; k++)
+                item.state[k] = states[k][i];
+            if (PHASE == ARITHMETIC_APPLY)
+                element_lamb_apply(&law, &group, task.work.ratios[range.tensor], &item);
+            else
+                element_step(&law, &group, g[i], &item);
+            theta[i] = item.theta;
+            for (int k = 0; k < STATES; k++)
+                states[k][i] = item.state[k];
+        }
+    }
+    if (PHASE != ARITHMETIC_MOMENTS)
+        store<WHOLE>(task.work.parameters_next + at, n, theta);
+    for (int k = 0; k < STATES && PHASE != ARITHMETIC_APPLY; k++)
+        if (task.work.state[k] != nullptr)
+            store<WHOLE>(task.work.state_next[k] + at, n, states[k]);
+}
+
+/* Whole vectors where all of one lie in one range; element by element at borders and tails. */
+template <int ALGORITHM, int CODEC, int PHASE>
+__global__ void __launch_bounds__(THREADS) step_kernel(const __grid_constant__ task task)
+{
+    const uint64_t first = task.begin / WIDTH * WIDTH;
+    const uint64_t at = first + (static_cast<uint64_t>(blockIdx.x) * THREADS + threadIdx.x) * WIDTH;
+    if (at >= task.end)
+        return;
+    uint64_t r = range_at(task.work, at < task.begin ? task.begin : at);
+    if (at >= task.begin && at + WIDTH <= task.end && at + WIDTH <= task.work.ranges[r].end) {
+        step_some<ALGORITHM, CODEC, PHASE, true>(task, at, WIDTH, task.work.ranges[r]);
+        return;
+    }
+    for (uint64_t i = at < task.begin ? task.begin : at; i < at + WIDTH && i < task.end; i++) {
+        while (task.work.ranges[r].end <= i)
+            r++;
+        step_some<ALGORITHM, CODEC, PHASE, false>(task, i, 1, task.work.ranges[r]);
+    }
+}
+
+template <int CODEC>
+__global__ void __launch_bounds__(THREADS)
+    average_kernel(const __grid_constant__ task task, float *average)
+{
+    const uint64_t at =
+        task.begin + (static_cast<uint64_t>(blockIdx.x) * THREADS + threadIdx.x) * WIDTH;
+    float sum[WIDTH];
+    if (at >= task.end)
+        return;
+    if (at + WIDTH <= task.end) {
+        average_of<CODEC, true>(task.plan, task.work.sources, at, WIDTH, sum);
+        store<true>(average + at, WIDTH, sum);
+    } else {
+        const int n = static_cast<int>(task.end - at);
+        average_of<CODEC, false>(task.plan, task.work.sources, at, n, sum);
+        store<false>(average + at, n, sum);
+    }
+}
+
+unsigned grid_of(uint64_t begin, uint64_t end)
+{
+    const uint64_t each = static_cast<uint64_t>(THREADS) * WIDTH;
+    return static_cast<unsigned>((end - begin / WIDTH * WIDTH + each - 1) / each);
+}
+
+template <int ALGORITHM, int PHASE> void start(gpu_stream stream, const task &task)
+{
+    const unsigned grid = grid_of(task.begin, task.end);
+    switch (task.work.sources.codec) {
+    case ARITHMETIC_F32:
+        step_kernel<ALGORITHM, ARITHMETIC_F32, PHASE><<<grid, THREADS, 0, stream>>>(task);
+        break;
+    case ARITHMETIC_BF16:
+        step_kernel<ALGORITHM, ARITHMETIC_BF16, PHASE><<<grid, THREADS, 0, stream>>>(task);
+        break;
+    case ARITHMETIC_F16:
+        step_kernel<ALGORITHM, ARITHMETIC_F16, PHASE><<<grid, THREADS, 0, stream>>>(task);
+        break;
+    case ARITHMETIC_INT8:
+        step_kernel<ALGORITHM, ARITHMETIC_INT8, PHASE><<<grid, THREADS, 0, stream>>>(task);
+        break;
+    }
+}
+
+} // namespace
+
+extern "C" int gpu_step(gpu_stream stream, const struct arithmetic_plan *plan,
+                        const struct arithmetic_work *work, uint64_t begin, uint64_t end)
+{
+    const task task = {*plan, *work, begin, end};
+    if (begin >= end)
+        return 0;
+    switch (plan->algorithm) {
+    case ARITHMETIC_SGD: start<ARITHMETIC_SGD, ARITHMETIC_WHOLE>(stream, task); break;
+    case ARITHMETIC_MOMENTUM: start<ARITHMETIC_MOMENTUM, ARITHMETIC_WHOLE>(stream, task); break;
+    case ARITHMETIC_NESTEROV: start<ARITHMETIC_NESTEROV, ARITHMETIC_WHOLE>(stream, task); break;
+    case ARITHMETIC_RMSPROP: start<ARITHMETIC_RMSPROP, ARITHMETIC_WHOLE>(stream, task); break;
+    case ARITHMETIC_ADAM: start<ARITHMETIC_ADAM, ARITHMETIC_WHOLE>(stream, task); break;
+    case ARITHMETIC_AMSGRAD: start<ARITHMETIC_AMSGRAD, ARITHMETIC_WHOLE>(stream, task); break;
+    case ARITHMETIC_ADAMW: start<ARITHMETIC_ADAMW, ARITHMETIC_WHOLE>(stream, task); break;
+    case ARITHMETIC_LAMB:
+        if (plan->phase == ARITHMETIC_MOMENTS)
+            start<ARITHMETIC_LAMB, ARITHMETIC_MOMENTS>(stream, task);
+        else
+            start<ARITHMETIC_LAMB, ARITHMETIC_APPLY>(stream, task);
+        break;
+    }
+    return cudaGetLastError();
+}
+
+extern "C" int gpu_average(gpu_stream stream, const struct arithmetic_plan *plan,
+                           const struct arithmetic_sources *sources, uint64_t begin, uint64_t end,
+                           float *average)
+{
+    task task = {*plan, {}, begin, end};
+    task.work.sources = *sources;
+    if (begin >= end)
+        return 0;
+    const unsigned grid = grid_of(begin, end);
+    switch (sources->codec) {
+    case ARITHMETIC_F32: average_kernel<ARITHMETIC_F32><<<grid, THREADS, 0, stream>>>(task, average); break;
+    case ARITHMETIC_BF16: average_kernel<ARITHMETIC_BF16><<<grid, THREADS, 0, stream>>>(task, average); break;
+    case ARITHMETIC_F16: average_kernel<ARITHMETIC_F16><<<grid, THREADS, 0, stream>>>(task, average); break;
+    case ARITHMETIC_INT8: average_kernel<ARITHMETIC_INT8><<<grid, THREADS, 0, stream>>>(task, average); break;
+    }
+    return cudaGetLastError();
+}
