@@ -1,9 +1,10 @@
-/* The shard's step: decode, average, optimizer, new parameters, each float read once. One kernel per
- * algorithm and codec, so that what does not change within one is a constant. */
+/* The shard's step: decode, average, optimizer, new parameters, each float read once. One kernel
+ * per algorithm and codec, so that what does not change within one is a constant. */
 #include "gpu/element_step.h"
 #include "gpu/kernels.h"
 
-namespace {
+namespace
+{
 
 constexpr int THREADS = 256;
 constexpr int WIDTH = 4; /* elements of one thread: a load of 16 bytes for each float32 array */
@@ -31,9 +32,9 @@ __device__ uint64_t range_at(const arithmetic_work &work, uint64_t at)
 
 __device__ constexpr int states_of(int algorithm)
 {
-    return algorithm == ARITHMETIC_SGD ? 0
+    return algorithm == ARITHMETIC_SGD                                            ? 0
            : algorithm == ARITHMETIC_MOMENTUM || algorithm == ARITHMETIC_NESTEROV ? 1
-           : algorithm == ARITHMETIC_RMSPROP || algorithm == ARITHMETIC_AMSGRAD  ? 3
+           : algorithm == ARITHMETIC_RMSPROP || algorithm == ARITHMETIC_AMSGRAD   ? 3
                                                                                   : 2;
 }
 
@@ -67,9 +68,8 @@ __device__ void load_gradient(const void *slot, uint64_t at, int n, float to[WID
     if (CODEC == ARITHMETIC_F32) {
         load<WHOLE>(static_cast<const float *>(slot) + at, n, to);
     } else if (CODEC == ARITHMETIC_INT8) {
-        const unsigned char *block =
-            static_cast<const unsigned char *>(slot) +
-            at / ELEMENT_INT8_BLOCK * (sizeof(float) + ELEMENT_INT8_BLOCK);
+        const unsigned char *block = static_cast<const unsigned char *>(slot) +
+                                     at / ELEMENT_INT8_BLOCK * (sizeof(float) + ELEMENT_INT8_BLOCK);
         const float scale = *reinterpret_cast<const float *>(block);
         const char4 four =
             WHOLE ? *reinterpret_cast<const char4 *>(block + sizeof scale + at % ELEMENT_INT8_BLOCK)
@@ -264,10 +264,18 @@ extern "C" int gpu_average(gpu_stream stream, const struct arithmetic_plan *plan
         return 0;
     const unsigned grid = grid_of(begin, end);
     switch (sources->codec) {
-    case ARITHMETIC_F32: average_kernel<ARITHMETIC_F32><<<grid, THREADS, 0, stream>>>(task, average); break;
-    case ARITHMETIC_BF16: average_kernel<ARITHMETIC_BF16><<<grid, THREADS, 0, stream>>>(task, average); break;
-    case ARITHMETIC_F16: average_kernel<ARITHMETIC_F16><<<grid, THREADS, 0, stream>>>(task, average); break;
-    case ARITHMETIC_INT8: average_kernel<ARITHMETIC_INT8><<<grid, THREADS, 0, stream>>>(task, average); break;
+    case ARITHMETIC_F32:
+        average_kernel<ARITHMETIC_F32><<<grid, THREADS, 0, stream>>>(task, average);
+        break;
+    case ARITHMETIC_BF16:
+        average_kernel<ARITHMETIC_BF16><<<grid, THREADS, 0, stream>>>(task, average);
+        break;
+    case ARITHMETIC_F16:
+        average_kernel<ARITHMETIC_F16><<<grid, THREADS, 0, stream>>>(task, average);
+        break;
+    case ARITHMETIC_INT8:
+        average_kernel<ARITHMETIC_INT8><<<grid, THREADS, 0, stream>>>(task, average);
+        break;
     }
     return cudaGetLastError();
 }
