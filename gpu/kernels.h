@@ -1,7 +1,7 @@
 /* The kernels, as C calls: each starts work on a stream and returns cudaGetLastError's number, 0
  * for success. Pointers are device memory unless they say otherwise. Every kernel is a thin loop
- * around functions that gcc and clang compile too: element_step.h, common/arithmetic_element.h,
- * element_policy.h. */
+ * around functions that gcc and clang compile too: common/element_step.h,
+ * common/arithmetic_element.h. */
 #ifndef GRADWEIR_GPU_KERNELS_H
 #define GRADWEIR_GPU_KERNELS_H
 

@@ -1,7 +1,7 @@
 /* Gradients into wire bytes and back, and what is measured on the way. Sums keep the order of the
  * definition (arithmetic.h, measure): element i of a block goes to lane i mod 16 in double, then
  * the lanes are added in a binary tree. */
-#include "gpu/element_step.h"
+#include "common/element_step.h"
 #include "gpu/kernels.h"
 
 namespace

@@ -1,6 +1,6 @@
 /* The shard's step: decode, average, optimizer, new parameters, each float read once. One kernel
  * per algorithm and codec, so that what does not change within one is a constant. */
-#include "gpu/element_step.h"
+#include "common/element_step.h"
 #include "gpu/kernels.h"
 
 namespace

@@ -3,6 +3,7 @@
  * meet. */
 #include "common/arithmetic.h"
 #include "common/checksum.h"
+#include "tests/unit/element_set.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -173,6 +174,20 @@ Test(arithmetic_bits, stores_past_the_caches_have_the_same_bits)
             shard_close(&s);
         }
     }
+}
+
+/* What a GPU's threads do is this, one element after the other. */
+Test(arithmetic_bits, elements_one_by_one_give_the_bits_of_the_loops)
+{
+    static const uint32_t entries[] = {1, 3, 70};
+    const struct arithmetic elements = element_set();
+    for (int a = ARITHMETIC_SGD; a <= ARITHMETIC_LAMB; a++)
+        for (size_t e = 0; e < 3; e++)
+            cr_expect_eq(outcome_of(&elements, (enum arithmetic_algorithm)a, entries[e],
+                                    (enum arithmetic_codec)e, ARITHMETIC_BLOCK),
+                         outcome_of(&arithmetic_scalar, (enum arithmetic_algorithm)a, entries[e],
+                                    (enum arithmetic_codec)e, N),
+                         "algorithm %d, %u entries", a, entries[e]);
 }
 
 Test(arithmetic_bits, every_compiler_and_level_meets_one_hash)

@@ -1,9 +1,9 @@
 /* One element through a whole step: window average, optimizer, new parameter. The same compositions
  * of element_* functions as the CPU's loops (common/arithmetic_optimizers.h), in one pass instead
- * of several short ones; tests/unit/test_element_step.c holds the two against each other, bit by
+ * of several short ones; tests/unit/element_set.c holds the two against each other, bit by
  * bit. nvcc and the C compilers read this file alike. */
-#ifndef GRADWEIR_GPU_ELEMENT_STEP_H
-#define GRADWEIR_GPU_ELEMENT_STEP_H
+#ifndef GRADWEIR_COMMON_ELEMENT_STEP_H
+#define GRADWEIR_COMMON_ELEMENT_STEP_H
 
 #include "common/arithmetic.h"
 
