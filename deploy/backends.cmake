@@ -76,7 +76,7 @@ if(NOT GRADWEIR_CUDA STREQUAL OFF)
     if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
         set(CUDA_FOUND_HERE TRUE)
         set(CUDA_DESCRIPTION "${CUDAToolkit_VERSION} in ${CUDAToolkit_BIN_DIR}")
-        target_link_libraries(backend_CUDA INTERFACE CUDA::cudart)
+        target_link_libraries(backend_CUDA INTERFACE CUDA::cudart_static)
     endif()
 endif()
 backend_decide(CUDA CUDA_FOUND_HERE "${CUDA_DESCRIPTION}" gpu/device_cuda.c
