@@ -69,6 +69,10 @@ endif()
 backend_decide(UCX UCX_FOUND "${UCX_DESCRIPTION}" common/transport_ucx.c
     "floats travel over UCX" "no data plane: cores, simulator and gradweir-train --local only")
 
+# Builds with sanitizers are about our C: they leave the GPU's side out unless told.
+if(GRADWEIR_CUDA STREQUAL AUTO AND (GRADWEIR_SANITIZE OR GRADWEIR_SANITIZE_THREADS))
+    set(GRADWEIR_CUDA OFF)
+endif()
 set(CUDA_FOUND_HERE FALSE)
 set(CUDA_DESCRIPTION "the CUDA toolkit (nvcc)")
 if(NOT GRADWEIR_CUDA STREQUAL OFF)

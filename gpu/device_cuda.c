@@ -332,6 +332,9 @@ static gradweir_status start_step(struct device_state *state, uint64_t tag,
     if (asked->update_sums != NULL || asked->theta_sums != NULL)
         return fail(GRADWEIR_ERR_UNSUPPORTED,
                     "cuda: LAMB's sums are not made on the GPU; use the cpu for optimizer lamb");
+    if (asked->plan->stacks.window != 0)
+        return fail(GRADWEIR_ERR_UNSUPPORTED, "cuda: the window by stacks is not on the GPU; "
+                                              "window_algorithm = direct is");
     if (asked->begin >= asked->end)
         return fail(GRADWEIR_ERR_INVALID, "cuda: a step from %zu to %zu", asked->begin, asked->end);
     TRY(bring_ranges(state, asked->work));
