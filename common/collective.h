@@ -25,9 +25,9 @@
  * backends (nccl) give all ranks the same bits, and the same again for the same ranks, in an order
  * of their own.
  *
- * One group belongs to one thread. Backends: "gloo" (collective_gloo.cpp; CPU ranks, TCP), "nccl"
- * (gpu/). Neither authenticates anybody: what listens is bound to one address, loopback by
- * default. */
+ * One group belongs to one thread (gloo has one more of its own for each). Backends: "gloo"
+ * (collective_gloo.cpp; CPU ranks, TCP), "nccl" (gpu/). Neither authenticates anybody: what listens
+ * is bound to one address, loopback by default. */
 #ifndef GRADWEIR_COMMON_COLLECTIVE_H
 #define GRADWEIR_COMMON_COLLECTIVE_H
 
@@ -53,7 +53,8 @@ struct collective_round {
 };
 
 /* OK: the round is closed, here says who came, also when not all did. ERR_LOST: it was closed
- * without this rank. ERR_INVALID: this rank's place is taken (a duplicate), or there is none. */
+ * without this rank. ERR_INVALID: this rank's place is taken (a duplicate), or there is none. Any
+ * other: the word did not get through, and the same round may be asked for again. */
 typedef gradweir_status (*collective_exchange)(void *context, struct collective_round *round);
 
 struct collective_options {
@@ -61,7 +62,7 @@ struct collective_options {
     uint32_t rank, ranks;
     const char *address;  /* what the backend listens on: an address or host name of this machine */
     uint64_t timeout_ns;  /* of each call, roll-call included; and of join and shrink */
-    uint64_t patience_ns; /* of a roll-call: at most half of timeout_ns */
+    uint64_t patience_ns; /* of a roll-call: from 1 ms to half of timeout_ns */
     uint32_t generation;  /* the same at all ranks, another for each join of the same exchange */
     collective_exchange exchange;
     void *exchange_context; /* borrowed until leave */
@@ -90,9 +91,12 @@ void collective_leave(struct collective *group);
 
 void collective_tell(const struct collective *group, struct collective_info *info);
 
-/* The calls. step is the caller's own count, for the sentences. ERR_MISMATCH: ranks have called
- * different things or lengths; nothing was moved and the group is whole. ERR_TIMEOUT, ERR_LOST: the
- * group is broken. ERR_STATE: it was broken before. A call with 0 elements is a barrier. */
+/* The calls. Arrays lie in host memory on gloo, in the memory of the rank's GPU on nccl. step is
+ * the caller's own count, for the sentences. ERR_MISMATCH: ranks have called different things or
+ * lengths; nothing was moved and the group is whole. ERR_TIMEOUT, ERR_LOST: the group is broken.
+ * ERR_STATE: it was broken before. Any other: it is broken, and the roll-call did not get through.
+ * A call with 0 elements is a barrier, and a call is done when all ranks have everything that it
+ * gives them. */
 
 /* to = the sum over ranks, n floats at every rank. to may be from. */
 gradweir_status collective_reduce(struct collective *group, uint64_t step, const float *from,

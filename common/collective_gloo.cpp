@@ -258,8 +258,7 @@ gradweir_status run(collective_link *link, const collective_call *call, Kind kin
             work();
             finish(link);
         } catch (...) {
-            if (link->mesh)
-                link->mesh->closeConnections();
+            gloo_link::abort(link);
             throw;
         }
     } catch (const Failed &failed) {
@@ -274,22 +273,24 @@ gradweir_status run(collective_link *link, const collective_call *call, Kind kin
     link->sent.clear();
     if (status == GRADWEIR_OK || status == GRADWEIR_ERR_MISMATCH)
         return status;
-    try {
-        link->mesh->closeConnections();
-    } catch (...) { // what cannot be closed is broken already
-    }
-    for (int r = 0; r < link->ranks; r++)
-        note(link, r);
+    gloo_link::abort(link);
+    for (size_t r = 0; r < link->heads.size(); r++)
+        note(link, int(r));
     return status;
+}
+
+// All that there is to do when one is alone.
+void keep(const collective_call *call, size_t n)
+{
+    if (n > 0)
+        std::memmove(call->to, call->from, n * sizeof(float));
 }
 
 gradweir_status gloo_reduce(collective_link *link, const collective_call *call)
 {
     return run(link, call, kind_reduce, [&] {
-        if (link->ranks == 1) {
-            std::memmove(call->to, call->from, call->n * sizeof(float));
-            return;
-        }
+        if (link->ranks == 1)
+            return keep(call, call->n);
         const size_t ranks = size_t(link->ranks);
         std::vector<size_t> counts(ranks, call->n / ranks);
         for (size_t r = 0; r < call->n % ranks; r++)
@@ -304,7 +305,7 @@ gradweir_status gloo_reduce_scatter(collective_link *link, const collective_call
 {
     return run(link, call, kind_reduce_scatter, [&] {
         if (link->ranks == 1)
-            std::memmove(call->to, call->from, call->counts[0] * sizeof(float));
+            keep(call, call->counts[0]);
         else
             scatter(link, call->from, call->to, call->counts);
     });
@@ -314,7 +315,7 @@ gradweir_status gloo_all_gather(collective_link *link, const collective_call *ca
 {
     return run(link, call, kind_all_gather, [&] {
         if (link->ranks == 1)
-            std::memmove(call->to, call->from, call->counts[0] * sizeof(float));
+            keep(call, call->counts[0]);
         else
             gather(link, call->from, call->to, call->counts);
     });

@@ -93,10 +93,10 @@ static gradweir_status check_options(const struct collective_options *options)
         return fail(GRADWEIR_ERR_INVALID,
                     "group: rank %" PRIu32 " of %" PRIu32 " (at most %d ranks, counted from 0)",
                     options->rank, options->ranks, COLLECTIVE_RANKS_MAX);
-    if (options->timeout_ns < CLOCK_MS || options->patience_ns > options->timeout_ns / 2)
+    if (options->patience_ns < CLOCK_MS || options->patience_ns > options->timeout_ns / 2)
         return fail(GRADWEIR_ERR_INVALID,
                     "group: timeout %" PRIu64 " ms, and a patience of %" PRIu64
-                    " ms, which may be half of that",
+                    " ms, which may be from 1 ms to half of that",
                     options->timeout_ns / CLOCK_MS, options->patience_ns / CLOCK_MS);
     return GRADWEIR_OK;
 }

@@ -8,21 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t round_number(struct collective *group)
-{
-    return (uint64_t)group->options.generation << 32 | group->rounds++;
-}
-
 gradweir_status group_exchange(struct collective *group, const void *mine, size_t bytes, void *all,
                                uint64_t deadline_ns)
 {
-    struct collective_round round = {.number = round_number(group),
+    struct collective_round round = {.number =
+                                         (uint64_t)group->options.generation << 32 | group->rounds,
                                      .mine = mine,
                                      .bytes = bytes,
                                      .all = all,
                                      .here = group->here,
                                      .deadline_ns = deadline_ns};
-    return group->options.exchange(group->options.exchange_context, &round);
+    TRY(group->options.exchange(group->options.exchange_context, &round));
+    group->rounds++; /* one that failed on its way may be tried again: it is open, or closed */
+    return GRADWEIR_OK;
 }
 
 struct hello group_hello(const struct collective *group, gradweir_status status)
@@ -88,12 +86,13 @@ gradweir_status group_call_roll(struct collective *group, gradweir_status *why)
     const gradweir_status status =
         group_exchange(group, &mine, sizeof mine, group->hellos,
                        deadline_after(clock_now_ns(), group->options.patience_ns));
-    if (status != GRADWEIR_OK) {
+    if (status == GRADWEIR_ERR_LOST) {
         group->left_out = true;
         return fail(GRADWEIR_ERR_LOST,
                     "rank %" PRIu32 " of %" PRIu32 ": the others have gone on without it",
                     group->options.rank, group->options.ranks);
     }
+    TRY(status);
     group->called = true;
     group->step_least = group->step_most = group->step;
     for (uint32_t i = 0; i < group->ranks; i++) {

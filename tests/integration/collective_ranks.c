@@ -1,28 +1,15 @@
-/* The roles of collective_check: conformance, ranks that differ, and what survivors and returners
- * do. */
+/* Roles of collective_check: conformance, and ranks that differ. */
 #include "tests/integration/collective_ranks.h"
 
 #include "common/clock.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LARGE (4u << 20) /* floats: 16 MiB */
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s does not hold (last reason: %s)\n", __FILE__, __LINE__,     \
-                    #condition, fail_reason());                                                    \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-static gradweir_status join(const struct bench *bench, struct board_place *place,
-                            uint32_t generation, struct collective **group)
+struct collective_options rank_options(const struct bench *bench, struct board_place *place,
+                                       uint32_t generation)
 {
     place->board = bench->board;
     struct collective_options options = collective_defaults();
@@ -34,6 +21,13 @@ static gradweir_status join(const struct bench *bench, struct board_place *place
     options.generation = generation;
     options.exchange = board_exchange;
     options.exchange_context = place;
+    return options;
+}
+
+gradweir_status rank_join(const struct bench *bench, struct board_place *place, uint32_t generation,
+                          struct collective **group)
+{
+    const struct collective_options options = rank_options(bench, place, generation);
     return collective_join(&options, group);
 }
 
@@ -84,9 +78,8 @@ static void fill(float *memory, uint64_t seed, uint32_t name, size_t n)
         memory[i] = element(seed, name, i);
 }
 
-/* One sum of n floats over whoever is in the group, checked in full. */
-static gradweir_status reduce_once(const struct bench *bench, struct collective *group,
-                                   uint64_t step, size_t n)
+gradweir_status rank_reduce(const struct bench *bench, struct collective *group, uint64_t step,
+                            size_t n)
 {
     struct collective_info info;
     collective_tell(group, &info);
@@ -183,10 +176,10 @@ void conforms(struct bench *bench, uint32_t rank, uint32_t ranks)
 {
     struct board_place place = {.rank = rank, .ranks = ranks};
     struct collective *group;
-    CHECK(join(bench, &place, 0, &group) == GRADWEIR_OK);
+    CHECK(rank_join(bench, &place, 0, &group) == GRADWEIR_OK);
     const size_t sizes[] = {0, 1, 2, 3, 5, 1000, 65536, 3 * 65536 + 7, LARGE};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        CHECK(reduce_once(bench, group, i + 1, sizes[i]) == GRADWEIR_OK);
+        CHECK(rank_reduce(bench, group, i + 1, sizes[i]) == GRADWEIR_OK);
         same_bits_everywhere(group, i + 1, sizes[i] < LARGE ? sizes[i] : LARGE / 4);
     }
     const size_t counts[][RANKS_MAX] = {{1, 1, 1, 1},
@@ -212,7 +205,7 @@ void differs(struct bench *bench, uint32_t rank, uint32_t ranks)
 {
     struct board_place place = {.rank = rank, .ranks = ranks};
     struct collective *group;
-    CHECK(join(bench, &place, 0, &group) == GRADWEIR_OK);
+    CHECK(rank_join(bench, &place, 0, &group) == GRADWEIR_OK);
     float data[8] = {0};
     CHECK(collective_reduce(group, 1, data, data, rank == 1 ? 7 : 8) == GRADWEIR_ERR_MISMATCH);
     CHECK(collective_reduce(group, rank == 0 ? 3 : 2, data, data, 8) == GRADWEIR_ERR_MISMATCH);
@@ -220,7 +213,7 @@ void differs(struct bench *bench, uint32_t rank, uint32_t ranks)
         CHECK(collective_broadcast(group, 3, data, 8, 0) == GRADWEIR_ERR_MISMATCH);
     else
         CHECK(collective_reduce(group, 3, data, data, 8) == GRADWEIR_ERR_MISMATCH);
-    CHECK(reduce_once(bench, group, 4, 1000) == GRADWEIR_OK);
+    CHECK(rank_reduce(bench, group, 4, 1000) == GRADWEIR_OK);
     collective_leave(group);
 }
 
@@ -231,7 +224,7 @@ void never_comes(struct bench *bench, uint32_t rank, uint32_t ranks)
     struct board_place place = {.rank = rank, .ranks = ranks};
     struct collective *group;
     const uint64_t until_ns = clock_now_ns() + bench->timeout_ns + CLOCK_SECOND;
-    CHECK(join(bench, &place, 0, &group) == GRADWEIR_ERR_TIMEOUT && clock_now_ns() < until_ns);
+    CHECK(rank_join(bench, &place, 0, &group) == GRADWEIR_ERR_TIMEOUT && clock_now_ns() < until_ns);
     CHECK(strstr(fail_reason(), "rank 3 of 4 never came") != NULL);
 }
 
@@ -239,7 +232,7 @@ void counts_wrongly(struct bench *bench, uint32_t rank, uint32_t ranks)
 {
     struct board_place place = {.rank = rank, .ranks = rank == 1 ? ranks + 1 : ranks};
     struct collective *group;
-    CHECK(join(bench, &place, 0, &group) == GRADWEIR_ERR_MISMATCH);
+    CHECK(rank_join(bench, &place, 0, &group) == GRADWEIR_ERR_MISMATCH);
     CHECK(strstr(fail_reason(), "expects 2") != NULL);
 }
 
@@ -248,7 +241,7 @@ void comes_twice(struct bench *bench, uint32_t rank, uint32_t ranks)
 {
     struct board_place place = {.rank = rank == 2 ? 1 : rank, .ranks = ranks};
     struct collective *group;
-    const gradweir_status status = join(bench, &place, 0, &group);
+    const gradweir_status status = rank_join(bench, &place, 0, &group);
     CHECK(status == GRADWEIR_ERR_TIMEOUT || status == GRADWEIR_ERR_INVALID);
     CHECK(rank != 0 || strstr(fail_reason(), "rank 2 of 3 never came") != NULL);
     CHECK(status != GRADWEIR_ERR_INVALID || strstr(fail_reason(), "rank 1 already") != NULL);
@@ -277,124 +270,4 @@ void bad_options(struct bench *bench, uint32_t rank, uint32_t ranks)
     good.exchange = NULL;
     CHECK(collective_join(&good, &group) == GRADWEIR_ERR_INVALID);
     collective_leave(NULL);
-}
-
-/* Sums until somebody is missed; says who, in time, and goes on without. */
-static void until_broken(struct bench *bench, struct collective *group, uint32_t rank,
-                         const char *name)
-{
-    gradweir_status status = GRADWEIR_OK;
-    uint64_t begun_ns = 0;
-    for (uint64_t step = 1; status == GRADWEIR_OK; step++) {
-        bench->told[rank].step = step;
-        begun_ns = clock_now_ns();
-        status = reduce_once(bench, group, step, LARGE / 4);
-    }
-    const uint64_t took_ns = clock_now_ns() - begun_ns;
-    CHECK(status == GRADWEIR_ERR_TIMEOUT || status == GRADWEIR_ERR_LOST);
-    CHECK(took_ns < bench->timeout_ns + CLOCK_SECOND);
-    if (name == NULL) /* this one was stopped, and the others have gone on */
-        return;
-    CHECK(strstr(fail_reason(), name) != NULL && strstr(fail_reason(), " s behind") != NULL);
-    if (rank == 0)
-        printf("    %.2f s: %s\n", (double)took_ns / CLOCK_SECOND, fail_reason());
-    float data[1] = {0};
-    CHECK(collective_reduce(group, 1, data, data, 1) == GRADWEIR_ERR_STATE);
-    CHECK(collective_shrink(group) == GRADWEIR_OK);
-}
-
-void goes_on(struct bench *bench, uint32_t rank, uint32_t ranks)
-{
-    struct board_place place = {.rank = rank, .ranks = ranks};
-    struct collective *group;
-    CHECK(join(bench, &place, 0, &group) == GRADWEIR_OK);
-    until_broken(bench, group, rank, "rank 2 of 4: step ");
-    struct collective_info info;
-    collective_tell(group, &info);
-    CHECK(info.ranks == 3 && info.names[2] == 3 && info.rank == (rank == 3 ? 2 : rank));
-    CHECK(info.step_most - info.step_least <= 1);
-    for (uint64_t step = 1; step <= 5; step++)
-        CHECK(reduce_once(bench, group, info.step_most + step, 100000 + step) == GRADWEIR_OK);
-    collective_leave(group);
-    bench->told[rank].done = true;
-}
-
-/* The same, and then whoever was stopped comes back in the next generation. */
-void comes_back(struct bench *bench, uint32_t rank, uint32_t ranks)
-{
-    struct board_place place = {.rank = rank, .ranks = ranks};
-    struct collective *group;
-    CHECK(join(bench, &place, 0, &group) == GRADWEIR_OK);
-    until_broken(bench, group, rank, rank == 2 ? NULL : "rank 2 of 4: step ");
-    if (rank == 2) {
-        CHECK(strstr(fail_reason(), "gone on without it") != NULL);
-        CHECK(collective_shrink(group) == GRADWEIR_ERR_STATE);
-    } else {
-        CHECK(reduce_once(bench, group, 1000, 1001) == GRADWEIR_OK);
-    }
-    collective_leave(group);
-    bench->told[rank].done = true;
-    CHECK(join(bench, &place, 1, &group) == GRADWEIR_OK);
-    for (uint64_t step = 1; step <= 5; step++)
-        CHECK(reduce_once(bench, group, step, 1000) == GRADWEIR_OK);
-    collective_leave(group);
-}
-
-static size_t descriptors(void)
-{
-    size_t n = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    CHECK(folder != NULL);
-    while (readdir(folder) != NULL)
-        n++;
-    closedir(folder);
-    return n;
-}
-
-static size_t resident_kib(void)
-{
-    size_t pages = 0, size = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != NULL && fscanf(file, "%zu %zu", &size, &pages) == 2);
-    fclose(file);
-    return pages * 4;
-}
-
-/* Ranks 0 and 1 live through all generations; rank 2 is another process in each, and dies in it. */
-void lives_on(struct bench *bench, uint32_t rank, uint32_t ranks)
-{
-    struct board_place place = {.rank = rank, .ranks = ranks};
-    size_t files = 0, kib = 0;
-    for (uint32_t g = 0; g < GENERATIONS_RUN; g++) {
-        struct collective *group;
-        CHECK(join(bench, &place, g, &group) == GRADWEIR_OK);
-        gradweir_status status = GRADWEIR_OK;
-        for (uint64_t step = 1; status == GRADWEIR_OK; step++)
-            status = reduce_once(bench, group, step, 300000);
-        CHECK(strstr(fail_reason(), "rank 2 of 3: step ") != NULL);
-        CHECK(collective_shrink(group) == GRADWEIR_OK);
-        CHECK(reduce_once(bench, group, 7, 1000) == GRADWEIR_OK);
-        collective_leave(group);
-        bench->told[rank].step = g + 1;
-        if (g == 9) {
-            files = descriptors();
-            kib = resident_kib();
-        }
-    }
-    CHECK(descriptors() == files);
-    CHECK(resident_kib() < kib + 4096);
-    if (rank == 0)
-        printf("    %zu descriptors, %zu KiB after 10 generations; %zu and %zu after %d\n", files,
-               kib, descriptors(), resident_kib(), GENERATIONS_RUN);
-}
-
-/* SIGALRM ends this process as kill -9 would: at any place, and nothing is tidied up. */
-void dies_soon(struct bench *bench, uint32_t generation, uint32_t ranks)
-{
-    struct board_place place = {.rank = ranks - 1, .ranks = ranks};
-    struct collective *group;
-    CHECK(join(bench, &place, generation, &group) == GRADWEIR_OK);
-    ualarm(2000 + generation * 977 % 40000, 0);
-    for (uint64_t step = 1;; step++)
-        CHECK(reduce_once(bench, group, step, 300000) == GRADWEIR_OK);
 }

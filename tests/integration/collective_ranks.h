@@ -5,8 +5,21 @@
 
 #include "tests/integration/board.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #define GENERATIONS_RUN 50
 #define RANKS_MAX       4
+#define LARGE           (4u << 20) /* floats: 16 MiB */
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s does not hold (last reason: %s)\n", __FILE__, __LINE__,     \
+                    #condition, fail_reason());                                                    \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
 
 /* What a rank tells the parent, in shared memory. */
 struct told {
@@ -22,6 +35,15 @@ struct bench {
     uint64_t timeout_ns, patience_ns;
 };
 
+struct collective_options rank_options(const struct bench *bench, struct board_place *place,
+                                       uint32_t generation);
+gradweir_status rank_join(const struct bench *bench, struct board_place *place, uint32_t generation,
+                          struct collective **group);
+
+/* One sum of n floats over whoever is in the group, its outcome and its input checked. */
+gradweir_status rank_reduce(const struct bench *bench, struct collective *group, uint64_t step,
+                            size_t n);
+
 typedef void (*role)(struct bench *bench, uint32_t rank, uint32_t ranks);
 
 void conforms(struct bench *bench, uint32_t rank, uint32_t ranks);
@@ -34,5 +56,6 @@ void goes_on(struct bench *bench, uint32_t rank, uint32_t ranks);
 void comes_back(struct bench *bench, uint32_t rank, uint32_t ranks);
 void lives_on(struct bench *bench, uint32_t rank, uint32_t ranks);
 void dies_soon(struct bench *bench, uint32_t generation, uint32_t ranks);
+void hears_nothing(struct bench *bench, uint32_t rank, uint32_t ranks);
 
 #endif
