@@ -155,14 +155,14 @@ run_test() {
     esac
     install_missing
     if [ -n "$long" ]; then
-        lane clang 'tidy|model|slow' --no-tests=error
+        lane clang 'tidy|model|slow|bench' --no-tests=error
         lane sanitize 'tidy|slow' --no-tests=error
         lane sanitize-clang 'tidy|slow' --no-tests=error
         lane thread 'tidy|slow' --no-tests=ignore
     fi
     # Last, so that the closing lines are of the whole plain run.
     lane plain slow --no-tests=error
-    [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 10000 || echo 3000)"
+    [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 6000 || echo 3000)"
     [ -z "$long" ] || [ "$failures" -gt 0 ] || compare_bits
     [ -z "$long" ] || [ "$failures" -gt 0 ] || run_slow
     say "done"
