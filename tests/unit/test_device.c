@@ -56,7 +56,7 @@ enum { THREADS = 4 };
 /* Runs a check on every backend and setting. */
 static void on_each(void (*check)(struct rig *))
 {
-    size_t opened = 0;
+    cr_assert(device_at(0) == &device_cpu && arithmetic_at(0) != NULL);
     for (size_t d = 0; device_at(d) != NULL; d++) {
         const bool cpu = strcmp(device_at(d)->name, "cpu") == 0;
         for (size_t i = 0; cpu ? arithmetic_at(i / THREADS) != NULL : i == 0; i++) {
@@ -67,15 +67,15 @@ static void on_each(void (*check)(struct rig *))
                                                    .crowded = i % 2 == 1};
             struct rig rig = {.device = device_at(d), .what = device_at(d)->name, .tag = 70};
             const gradweir_status status = rig.device->open(&options, &rig.state);
-            if (status == GRADWEIR_ERR_UNSUPPORTED && !cpu)
+            if (status == GRADWEIR_ERR_UNSUPPORTED && !cpu) {
+                cr_log_warn("SKIPPED: device %s: %s", rig.what, fail_reason());
                 continue;
+            }
             cr_assert_eq(status, GRADWEIR_OK, "%s: %s", rig.what, fail_reason());
             check(&rig);
             rig.device->close(rig.state);
-            opened++;
         }
     }
-    cr_assert(opened >= 1);
 }
 
 static void fill(float *x, size_t n, uint32_t seed)
