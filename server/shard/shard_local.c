@@ -9,8 +9,6 @@
 
 #define HUGE_PAGE (UINT64_C(2) << 20)
 
-enum { JOBS_MAX = SLOTS_MAX + 8 };
-
 gradweir_status shard_local_around(struct shard *shard, const char *simd,
                                    struct shard_local **local)
 {
@@ -89,8 +87,7 @@ void shard_local_close(struct shard_local *local)
     free(local);
 }
 
-static void scan(struct shard_local *local, const struct shard_action *job,
-                 struct shard_event *done)
+static void scan(struct shard_local *local, const struct shard_job *job, struct shard_event *done)
 {
     const unsigned char *numbers = shard_address(local->shard, job->offset);
     const uint64_t count = job->end;
@@ -119,7 +116,7 @@ static void behind_step(void *context, uint64_t begin, uint64_t end)
     shard_measure_update(local->shard, local->arithmetic, begin, end);
 }
 
-static void average(struct shard_local *local, const struct shard_action *job)
+static void average(struct shard_local *local, const struct shard_job *job)
 {
     struct arithmetic_work work;
     shard_work(local->shard, &work);
@@ -128,7 +125,7 @@ static void average(struct shard_local *local, const struct shard_action *job)
     behind_average(local, job->begin, job->end);
 }
 
-static void step(struct shard_local *local, const struct shard_action *job)
+static void step(struct shard_local *local, const struct shard_job *job)
 {
     struct arithmetic_work work;
     shard_work(local->shard, &work);
@@ -137,7 +134,7 @@ static void step(struct shard_local *local, const struct shard_action *job)
 }
 
 /* The same by the device's threads. */
-static void share(struct shard_local *local, const struct shard_action *job)
+static void share(struct shard_local *local, const struct shard_job *job)
 {
     struct arithmetic_work work;
     struct device_done done;
@@ -162,7 +159,7 @@ static void share(struct shard_local *local, const struct shard_action *job)
         ;
 }
 
-static void compute(struct shard_local *local, const struct shard_action *job, int64_t now_ns,
+static void compute(struct shard_local *local, const struct shard_job *job, int64_t now_ns,
                     struct shard_event *done)
 {
     *done = (struct shard_event){
@@ -177,27 +174,42 @@ static void compute(struct shard_local *local, const struct shard_action *job, i
         step(local, job);
 }
 
+static void queue_job(struct shard_local *local, const struct shard_action *action)
+{
+    ASSERT(local->jobs_count < SHARD_LOCAL_JOBS_MAX);
+    const uint32_t last = (local->jobs_first + local->jobs_count++) % SHARD_LOCAL_JOBS_MAX;
+    local->jobs[last] = (struct shard_job){.kind = action->kind,
+                                           .codec = action->codec,
+                                           .token = action->token,
+                                           .offset = action->offset,
+                                           .begin = action->begin,
+                                           .end = action->end};
+}
+
+/* Jobs are queued, the other actions go out. */
+static void sort_out(struct shard_local *local)
+{
+    for (uint32_t i = 0; i < local->actions.count; i++) {
+        const struct shard_action *action = &local->actions.items[i];
+        if (action->kind == SHARD_SCAN || action->kind == SHARD_AVERAGE ||
+            action->kind == SHARD_STEP) {
+            queue_job(local, action);
+            continue;
+        }
+        ASSERT(local->outbox_count < local->outbox_max);
+        local->outbox[local->outbox_count++] = *action;
+    }
+}
+
 void shard_local_event(struct shard_local *local, const struct shard_event *event)
 {
-    struct shard_action jobs[JOBS_MAX];
-    uint32_t jobs_count = 0;
-    struct shard_event next = *event;
+    struct shard_event next;
     local->outbox_count = 0;
-    for (;;) {
+    shard_step(local->shard, event, &local->actions);
+    for (sort_out(local); local->jobs_count > 0; sort_out(local)) {
+        compute(local, &local->jobs[local->jobs_first], event->now_ns, &next);
+        local->jobs_first = (local->jobs_first + 1) % SHARD_LOCAL_JOBS_MAX;
+        local->jobs_count--;
         shard_step(local->shard, &next, &local->actions);
-        for (uint32_t i = 0; i < local->actions.count; i++) {
-            const struct shard_action *action = &local->actions.items[i];
-            const bool job = action->kind == SHARD_SCAN || action->kind == SHARD_AVERAGE ||
-                             action->kind == SHARD_STEP;
-            ASSERT(job ? jobs_count < JOBS_MAX : local->outbox_count < local->outbox_max);
-            if (job)
-                memcpy(&jobs[jobs_count++], action, offsetof(struct shard_action, head));
-            else
-                local->outbox[local->outbox_count++] = *action;
-        }
-        if (jobs_count == 0)
-            return;
-        compute(local, &jobs[0], event->now_ns, &next);
-        memmove(jobs, jobs + 1, --jobs_count * sizeof *jobs);
     }
 }

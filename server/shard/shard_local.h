@@ -7,6 +7,15 @@
 #include "common/device.h"
 #include "server/shard/shard.h"
 
+/* What the core wants computed: an action's part of it. */
+struct shard_job {
+    enum shard_action_kind kind; /* SCAN, AVERAGE, STEP */
+    enum arithmetic_codec codec;
+    uint64_t token, offset, begin, end;
+};
+
+enum { SHARD_LOCAL_JOBS_MAX = SLOTS_MAX + 8 };
+
 struct shard_local {
     struct shard *shard;
     bool owned; /* the arena was made here */
@@ -15,6 +24,8 @@ struct shard_local {
     struct shard_actions actions; /* of one step */
     struct shard_action *outbox;  /* what the last event left to do, in order */
     uint32_t outbox_count, outbox_max;
+    struct shard_job jobs[SHARD_LOCAL_JOBS_MAX]; /* a ring: jobs_count from jobs_first on */
+    uint32_t jobs_first, jobs_count;
 };
 
 /* member etc. as in options; simd NULL: the best there is. */
