@@ -3,6 +3,7 @@
 #include "common/arithmetic.h"
 
 #include "common/codec.h"
+#include "common/element_gradient.h"
 #include "common/status.h"
 
 #include <fenv.h>
@@ -143,10 +144,7 @@ size_t arithmetic_range_at(const struct arithmetic_work *work, uint64_t at)
 
 double arithmetic_clip_factor(double norm, double limit)
 {
-    if (limit <= 0.0)
-        return 1.0;
-    const double factor = limit / (norm + 1e-6);
-    return factor > 1.0 ? 1.0 : factor;
+    return element_clip_factor(norm, limit);
 }
 
 float arithmetic_trust_ratio(double sum_theta, double sum_update, double weight_decay,

@@ -1,7 +1,7 @@
 /* See chance.h. */
 #include "client/trainer/chance.h"
 
-#include <math.h>
+#include "common/element_random.h"
 
 static uint64_t splitmix(uint64_t *x)
 {
@@ -40,14 +40,13 @@ uint64_t chance_next(struct chance *chance)
 
 double chance_uniform(struct chance *chance, double low, double high)
 {
-    return low + (high - low) * ((double)(chance_next(chance) >> 11) * 0x1.0p-53);
+    return element_between(low, high, element_unit(chance_next(chance)));
 }
 
 double chance_normal(struct chance *chance)
 {
-    const double u = 1.0 - chance_uniform(chance, 0, 1);
-    const double v = chance_uniform(chance, 0, 1);
-    return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
+    const double first = chance_uniform(chance, 0, 1), second = chance_uniform(chance, 0, 1);
+    return element_normal(first, second);
 }
 
 void chance_shuffle(struct chance *chance, uint32_t *numbers, size_t n)

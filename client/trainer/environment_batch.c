@@ -1,7 +1,8 @@
 /* See environment_batch.h. */
 #include "client/trainer/environment_batch.h"
 
-#include <math.h>
+#include "common/element_environment.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,7 @@ static void step_one(struct environment_batch *batch, size_t i, double action,
     float *observation = outcome->observations + i * seen;
     double reward = 0;
     if (!environment->discrete)
-        action = fmin(fmax(action, environment->action_low), environment->action_high);
+        action = element_clamp(action, environment->action_low, environment->action_high);
     const bool terminated = environment->step(state, action, &reward);
     const bool truncated = ++batch->steps[i] >= environment->time_limit;
     batch->returns[i] += reward;

@@ -32,9 +32,8 @@ double local_optimizer_step(struct local_optimizer *optimizer, double learning_r
     const double t = (double)++optimizer->steps;
     const double correction1 = 1 - pow(optimizer->beta1, t),
                  correction2 = 1 - pow(optimizer->beta2, t);
-    const double limit = optimizer->norm_max;
     const struct adam_factors factors = {
-        .gradient_scale = (float)(limit > 0 ? fmin(1, limit / (norm + 1e-6)) : 1),
+        .gradient_scale = (float)element_clip_factor(norm, optimizer->norm_max),
         .beta1 = (float)optimizer->beta1,
         .beta2 = (float)optimizer->beta2,
         .rate = (float)(learning_rate / correction1),

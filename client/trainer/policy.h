@@ -1,17 +1,11 @@
-/* The two kinds of policy: what a head (logits, or means with log_std) means as a distribution. */
+/* The two kinds of policy: what a head (logits, or means with log_std) means as a distribution.
+ * What each does to one action is common/element_policy.h. */
 #ifndef GRADWEIR_TRAINER_POLICY_H
 #define GRADWEIR_TRAINER_POLICY_H
 
 #include "client/trainer/chance.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
-struct policy {
-    bool gaussian;
-    size_t action_dim;
-    const float *log_std; /* [action_dim], only if gaussian */
-};
+#include "common/element_policy.h"
 
 /* Log-probability of one action and the entropy there. A discrete action is its number, as a float.
  */
@@ -19,12 +13,7 @@ float policy_log_probability(const struct policy *policy, const float *head, con
                              float *entropy);
 
 /* Adds to d_head (and d_log_std) the derivative of d_log * log-probability + d_entropy * entropy.
- * `entropy` is as returned above. */
-struct policy_slope {
-    float d_log;
-    float d_entropy;
-    float entropy;
-};
+ */
 void policy_backward(const struct policy *policy, const float *head, const float *action,
                      const struct policy_slope *slope, float *d_head, float *d_log_std);
 

@@ -4,15 +4,11 @@
 #ifndef GRADWEIR_TRAINER_STATISTICS_H
 #define GRADWEIR_TRAINER_STATISTICS_H
 
+#include "common/element_statistics.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-struct statistics {
-    double count;
-    double mean;
-    double m2; /* sum of squared distances from the mean */
-};
 
 /* The usual start: `count` pseudo-observations of mean 0 and variance 1 (1e-4 in Gymnasium). */
 struct statistics statistics_start(double count);

@@ -1,41 +1,17 @@
 /* The loops of vector_math.h as code that vector_scalar.c, vector_avx2.c and vector_avx512.c
  * compile for their instruction set. Each of them includes this file once and defines one table.
- *
- * tanh is the rational approximation x p(x^2) / q(x^2) of Eigen (MathFunctionsImpl.h,
- * generic_fast_tanh_float), odd of degree 13 over even of degree 6; beyond the limit float tanh is
- * +-1. */
+ * What they do to one element is common/element_network.h and element_gradient.h. */
 #ifndef GRADWEIR_TRAINER_VECTOR_LOOPS_H
 #define GRADWEIR_TRAINER_VECTOR_LOOPS_H
 
 #include "client/trainer/vector_table.h"
-
-#include <math.h>
-
-static inline float tanh_of(float x)
-{
-    const float limit = 7.90531110763549805f;
-    x = x > limit ? limit : x;
-    x = x < -limit ? -limit : x;
-    const float x2 = x * x;
-    float p = -2.76076847742355e-16f;
-    p = p * x2 + 2.00018790482477e-13f;
-    p = p * x2 + -8.60467152213735e-11f;
-    p = p * x2 + 5.12229709037114e-08f;
-    p = p * x2 + 1.48572235717979e-05f;
-    p = p * x2 + 6.37261928875436e-04f;
-    p = p * x2 + 4.89352455891786e-03f;
-    float q = 1.19825839466702e-06f;
-    q = q * x2 + 1.18534705686654e-04f;
-    q = q * x2 + 2.26843463243900e-03f;
-    q = q * x2 + 4.89352518554385e-03f;
-    return x * p / q;
-}
+#include "common/element_network.h"
 
 static void add_bias_tanh(size_t rows, size_t cols, const float *restrict bias, float *restrict y)
 {
     for (size_t i = 0; i < rows; i++, y += cols)
         for (size_t j = 0; j < cols; j++)
-            y[j] = tanh_of(y[j] + bias[j]);
+            y[j] = element_bias_tanh(y[j], bias[j]);
 }
 
 static void tanh_backward(size_t rows, size_t cols, const float *restrict h, float *restrict d,
@@ -45,7 +21,7 @@ static void tanh_backward(size_t rows, size_t cols, const float *restrict h, flo
         sums[j] = 0;
     for (size_t i = 0; i < rows; i++, d += cols, h += cols)
         for (size_t j = 0; j < cols; j++) {
-            d[j] *= 1 - h[j] * h[j];
+            d[j] = element_tanh_backward(d[j], h[j]);
             sums[j] += d[j];
         }
 }
@@ -118,9 +94,9 @@ static double square_sum(size_t n, const float *restrict x)
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
         for (size_t l = 0; l < 8; l++)
-            part[l] += (double)x[i + l] * (double)x[i + l];
+            part[l] = element_square_add(part[l], x[i + l]);
     for (size_t l = 0; i + l < n; l++)
-        part[l] += (double)x[i + l] * (double)x[i + l];
+        part[l] = element_square_add(part[l], x[i + l]);
     for (size_t width = 4; width > 0; width /= 2)
         for (size_t l = 0; l < width; l++)
             part[l] += part[l + width];
@@ -132,12 +108,8 @@ static void adam(size_t n, const struct adam_factors *factors, const float *rest
 {
     const struct adam_factors f = *factors;
     float *restrict parameters = state.parameters, *restrict m = state.m, *restrict v = state.v;
-    for (size_t i = 0; i < n; i++) {
-        const float g = gradient[i] * f.gradient_scale;
-        m[i] = f.beta1 * m[i] + (1 - f.beta1) * g;
-        v[i] = f.beta2 * v[i] + (1 - f.beta2) * g * g;
-        parameters[i] -= f.rate * m[i] / (sqrtf(v[i]) * f.root_scale + f.epsilon);
-    }
+    for (size_t i = 0; i < n; i++)
+        parameters[i] = element_local_adam(&f, gradient[i], parameters[i], &m[i], &v[i]);
 }
 
 #define VECTOR_TABLE                                                                               \

@@ -4,10 +4,11 @@
 #ifndef GRADWEIR_TRAINER_VECTOR_MATH_H
 #define GRADWEIR_TRAINER_VECTOR_MATH_H
 
+#include "common/element_gradient.h"
+
 #include <stddef.h>
 
-/* y [rows, cols] = tanh(y + bias), bias [cols]. tanh is within 5e-7 of the exact value, relative.
- */
+/* y [rows, cols] = tanh(y + bias), bias [cols]. tanh is element_tanh. */
 void vector_add_bias_tanh(size_t rows, size_t cols, const float *bias, float *y);
 
 /* d [rows, cols] *= 1 - h^2 (the slope of tanh where its value is h), and sums [cols] = the column
@@ -40,16 +41,7 @@ void vector_add_scaled(size_t n, float scale, const float *x, float *y);
 /* The sum of squares in double. */
 double vector_square_sum(size_t n, const float *x);
 
-/* Adam's pass: g = gradient_scale gradient; m and v decay towards g and g^2;
- * parameters -= rate m / (sqrt(v) root_scale + epsilon). */
-struct adam_factors {
-    float gradient_scale;
-    float beta1;
-    float beta2;
-    float rate;
-    float root_scale;
-    float epsilon;
-};
+/* Adam's pass: element_local_adam. */
 struct adam_state {
     float *parameters;
     float *m;

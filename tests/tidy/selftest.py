@@ -38,6 +38,8 @@ INCLUDE_CASES = [
     ("client/session.c", '"common/wire.h"', '"client/client.h"'),
     ("client/trainer/loss.c", "<gradweir/gradweir.h>", '"common/random.h"'),
     ("client/trainer/loss.c", '"client/trainer/loss.h"', '"client/session.h"'),
+    ("client/trainer/loss.h", '"common/element_loss.h"', '"common/arithmetic.h"'),
+    ("client/examples/hello.c", "<gradweir/gradweir.h>", '"common/element_loss.h"'),
     ("client/examples/hello.c", "<gradweir/gradweir.h>", '"client/include/../session.h"'),
     ("common/device.c", '"common/device.h"', '"gpu/kernels.h"'),
     ("common/law.c", '"common/law.h"', '"law.h"'),
