@@ -72,6 +72,31 @@ static gradweir_status check_transport(const char *lanes)
                 "options.transport is \"%.40s\": auto, posix, tcp or rc is wanted", lanes);
 }
 
+static gradweir_status check_memory(const gradweir_options *options)
+{
+    const uint64_t staging = options->staging_bytes;
+    if (options->memory > GRADWEIR_MEMORY_AUTO)
+        return fail(GRADWEIR_ERR_INVALID, "options.memory is %u: host, cuda or auto is wanted",
+                    options->memory);
+    if (options->memory_path > GRADWEIR_MEMORY_PATH_DIRECT)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "options.memory_path is %u: auto, staging or direct is wanted",
+                    options->memory_path);
+    if (options->memory == GRADWEIR_MEMORY_HOST &&
+        (options->memory_path != GRADWEIR_MEMORY_PATH_AUTO || options->gpu != 0))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "options.%s is given, but options.memory is host: say cuda or auto",
+                    options->gpu ? "gpu" : "memory_path");
+    if (options->memory == GRADWEIR_MEMORY_CUDA)
+        return fail(GRADWEIR_ERR_UNSUPPORTED,
+                    "options.memory is cuda: this version takes arrays in host memory only");
+    if (staging != 0 && (staging < UINT64_C(1) << 20 || staging > UINT64_C(1) << 30))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "options.staging_bytes is %llu: 0, or 1 MiB to 1 GiB, is allowed",
+                    (unsigned long long)staging);
+    return GRADWEIR_OK;
+}
+
 gradweir_status client_options(const gradweir_options *given, gradweir_options *options)
 {
     TRY(take(given, options));
@@ -89,6 +114,7 @@ gradweir_status client_options(const gradweir_options *given, gradweir_options *
     if (options->feedback > GRADWEIR_FEEDBACK_OFF)
         return fail(GRADWEIR_ERR_INVALID, "options.feedback is %u: auto, on or off is wanted",
                     options->feedback);
+    TRY(check_memory(options));
     if (options->ranks > RANKS_MAX || options->rank >= (options->ranks ? options->ranks : 1))
         return fail(GRADWEIR_ERR_INVALID,
                     "options.rank is %u of %u ranks: 1 to %d ranks, counted "

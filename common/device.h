@@ -24,11 +24,17 @@ struct device_options {
 };
 
 struct device_info {
-    bool host_memory;    /* pointers may be any memory of this process; else only what alloc gave */
+    bool host_memory;    /* pointers may be any memory of this process; else only what alloc gave
+                            and what is pinned; copy takes any memory all the same */
     bool registers_host; /* the transport may register alloc'ed memory as host memory */
     size_t alignment;    /* of what alloc gives, bytes */
     char text[96];       /* for the log: "cpu avx512" */
 };
+
+/* Where memory lies, as seen from a device. HOST: any memory of this process that is not the
+ * device's. OWN: the device's, and only its jobs may touch it. BOTH: jobs and processor may.
+ * FOREIGN: another device's of the same kind. */
+enum device_place { DEVICE_PLACE_HOST, DEVICE_PLACE_OWN, DEVICE_PLACE_BOTH, DEVICE_PLACE_FOREIGN };
 
 /* from and to must not overlap. Either side may be host memory. */
 struct device_copy {
@@ -38,8 +44,9 @@ struct device_copy {
 };
 
 /* What follows the arithmetic of a stretch of whole blocks (the job's last may be short), while its
- * floats are in the cache: from whatever thread has done it, and for several stretches at once.
- * Host memory only. call NULL: nothing does. */
+ * floats are in the cache (cpu), or once the job's are all there: from whatever thread has done it,
+ * and for several stretches at once. Memory of the host only, pinned or not. call NULL: nothing
+ * does. */
 struct device_behind {
     void (*call)(void *context, uint64_t begin, uint64_t end);
     void *context;
@@ -108,6 +115,18 @@ struct device {
 
     /* memory and bytes as alloc had them; NULL is accepted. No job may still use it. */
     void (*free)(struct device_state *state, void *memory, size_t bytes);
+
+    /* Where the byte at `pointer` lies. *ordinal: whose it is, of OWN and FOREIGN; else 0.
+     * ERR_LOST.
+     */
+    gradweir_status (*locate)(struct device_state *state, const void *pointer,
+                              enum device_place *place, uint32_t *ordinal);
+
+    /* Lets jobs work on host memory in place, and copies from it and to it go without a detour: it
+     * stays where it is, and cannot be paged out. Whole pages. ERR_NO_MEMORY, ERR_UNSUPPORTED; then
+     * it is not pinned. unpin: as pin had them, once no job uses it; NULL is accepted. */
+    gradweir_status (*pin)(struct device_state *state, void *memory, size_t bytes);
+    void (*unpin)(struct device_state *state, void *memory, size_t bytes);
 
     gradweir_status (*copy)(struct device_state *state, uint64_t tag,
                             const struct device_copy *job);

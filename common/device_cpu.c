@@ -98,6 +98,32 @@ static void cpu_free(struct device_state *state, void *memory, size_t bytes)
     free(memory);
 }
 
+/* All memory of this process is this device's. */
+static gradweir_status cpu_locate(struct device_state *state, const void *pointer,
+                                  enum device_place *place, uint32_t *ordinal)
+{
+    (void)state;
+    (void)pointer;
+    *place = DEVICE_PLACE_BOTH;
+    *ordinal = 0;
+    return GRADWEIR_OK;
+}
+
+static gradweir_status cpu_pin(struct device_state *state, void *memory, size_t bytes)
+{
+    (void)state;
+    if (memory == NULL || bytes == 0)
+        return fail(GRADWEIR_ERR_INVALID, "cpu device: nothing to pin");
+    return GRADWEIR_OK;
+}
+
+static void cpu_unpin(struct device_state *state, void *memory, size_t bytes)
+{
+    (void)state;
+    (void)memory;
+    (void)bytes;
+}
+
 static gradweir_status give(struct device_state *state, const struct cpu_job *job)
 {
     if (state->given - state->done == DEVICE_JOBS_MAX)
@@ -232,6 +258,9 @@ const struct device device_cpu = {
     .info = cpu_info,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .locate = cpu_locate,
+    .pin = cpu_pin,
+    .unpin = cpu_unpin,
     .copy = cpu_copy,
     .decode = cpu_decode,
     .accumulate = cpu_accumulate,

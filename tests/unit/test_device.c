@@ -1,82 +1,14 @@
 /* What every device backend promises, on each that this build has and this machine can open. The
  * cpu runs with every instruction set and with small tiles; its scalar set says what is right. */
-#include "common/device.h"
+#include "tests/unit/device_rig.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 3, N = 3 * ARITHMETIC_BLOCK + 777, BYTES = N * sizeof(float), POLLS_MAX = 100000 };
+enum { SLOTS = 3, N = 3 * ARITHMETIC_BLOCK + 777, BYTES = N * sizeof(float) };
 
-/* Memory of the device, its twin on the host, and how both are moved. */
-struct rig {
-    const struct device *device;
-    struct device_state *state;
-    const char *what;
-    uint64_t tag;
-};
-
-static struct device_done finish(struct rig *rig)
-{
-    struct device_done done[4];
-    for (int i = 0; i < POLLS_MAX; i++) {
-        const size_t n = rig->device->poll(rig->state, done, 4);
-        cr_assert(n <= 1, "%s: more jobs done than were given", rig->what);
-        if (n == 1) {
-            cr_assert_eq(done[0].tag, rig->tag);
-            cr_assert_eq(done[0].status, GRADWEIR_OK);
-            cr_assert_eq(rig->device->in_flight(rig->state), 0u);
-            return done[0];
-        }
-    }
-    cr_assert(false, "%s: a job is never done", rig->what);
-    return done[0];
-}
-
-static void copy(struct rig *rig, const void *from, void *to, size_t bytes)
-{
-    const struct device_copy job = {.from = from, .to = to, .bytes = bytes};
-    cr_assert_eq(rig->device->copy(rig->state, ++rig->tag, &job), GRADWEIR_OK);
-    finish(rig);
-}
-
-static void *get(struct rig *rig, size_t bytes)
-{
-    void *memory = NULL;
-    struct device_info info;
-    rig->device->info(rig->state, &info);
-    cr_assert_eq(rig->device->alloc(rig->state, bytes, &memory), GRADWEIR_OK, "%s", rig->what);
-    cr_assert_eq((uintptr_t)memory % info.alignment, 0u);
-    return memory;
-}
-
-enum { THREADS = 4 };
-
-/* Runs a check on every backend and setting. */
-static void on_each(void (*check)(struct rig *))
-{
-    cr_assert(device_at(0) == &device_cpu && arithmetic_at(0) != NULL);
-    for (size_t d = 0; device_at(d) != NULL; d++) {
-        const bool cpu = strcmp(device_at(d)->name, "cpu") == 0;
-        for (size_t i = 0; cpu ? arithmetic_at(i / THREADS) != NULL : i == 0; i++) {
-            const size_t k = i / THREADS;
-            const struct device_options options = {.simd = cpu ? arithmetic_at(k)->name : NULL,
-                                                   .tile = k * 1000,
-                                                   .threads = "\1\2\3\7"[i % THREADS],
-                                                   .crowded = i % 2 == 1};
-            struct rig rig = {.device = device_at(d), .what = device_at(d)->name, .tag = 70};
-            const gradweir_status status = rig.device->open(&options, &rig.state);
-            if (status == GRADWEIR_ERR_UNSUPPORTED && !cpu) {
-                fprintf(stderr, "SKIPPED: device %s: %s\n", rig.what, fail_reason());
-                continue;
-            }
-            cr_assert_eq(status, GRADWEIR_OK, "%s: %s", rig.what, fail_reason());
-            check(&rig);
-            rig.device->close(rig.state);
-        }
-    }
-}
+enum { POLLS_MAX = 100000 };
 
 static void fill(float *x, size_t n, uint32_t seed)
 {
@@ -86,31 +18,7 @@ static void fill(float *x, size_t n, uint32_t seed)
     }
 }
 
-static void check_memory(struct rig *rig)
-{
-    unsigned char *host = malloc(BYTES);
-    cr_assert(host != NULL);
-    unsigned char *device = get(rig, BYTES);
-    copy(rig, device, host, BYTES);
-    for (size_t i = 0; i < BYTES; i++)
-        cr_assert_eq(host[i], 0);
-    for (size_t i = 0; i < BYTES; i++)
-        host[i] = (unsigned char)(i * 31 + i / 255);
-    copy(rig, host, device, BYTES);
-    copy(rig, device + 1001, host, 5);
-    for (size_t i = 0; i < 5; i++)
-        cr_expect_eq(host[i], (unsigned char)((1001 + i) * 31 + (1001 + i) / 255));
-    rig->device->free(rig->state, device, BYTES);
-    rig->device->free(rig->state, NULL, 0);
-    free(host);
-}
-
-Test(device, memory_is_zeroed_aligned_and_holds_what_is_copied)
-{
-    on_each(check_memory);
-}
-
-static void check_decode(struct rig *rig)
+static void check_decode(struct device_rig *rig)
 {
     float *wide = malloc(BYTES);
     uint16_t *half = malloc(N * sizeof *half);
@@ -120,20 +28,20 @@ static void check_decode(struct rig *rig)
     arithmetic_scalar.encode(ARITHMETIC_BF16, 1.0f, wide, N, half);
     const uint32_t largest =
         arithmetic_measure_blocks(&arithmetic_scalar, ARITHMETIC_BF16, half, N, expected);
-    uint16_t *from = get(rig, N * sizeof *from);
-    float *to = get(rig, BYTES);
-    copy(rig, half, from, N * sizeof *from);
+    uint16_t *from = device_rig_get(rig, N * sizeof *from);
+    float *to = device_rig_get(rig, BYTES);
+    device_rig_copy(rig, half, from, N * sizeof *from);
     struct device_decode job = {
         .codec = ARITHMETIC_BF16, .from = from, .to = to, .n = N, .sums = sums};
     cr_assert_eq(rig->device->decode(rig->state, ++rig->tag, &job), GRADWEIR_OK);
-    cr_expect_eq(finish(rig).largest_bits, largest);
+    cr_expect_eq(device_rig_finish(rig).largest_bits, largest);
     cr_expect_eq(memcmp(sums, expected, arithmetic_blocks(N) * sizeof *sums), 0, "%s", rig->what);
-    copy(rig, to, wide, BYTES);
+    device_rig_copy(rig, to, wide, BYTES);
     for (size_t i = 0; i < N; i++)
         cr_assert_eq(element_bits(wide[i]), (uint32_t)half[i] << 16);
     job.to = NULL;
     cr_assert_eq(rig->device->decode(rig->state, ++rig->tag, &job), GRADWEIR_OK);
-    cr_expect_eq(finish(rig).largest_bits, largest);
+    cr_expect_eq(device_rig_finish(rig).largest_bits, largest);
     rig->device->free(rig->state, from, N * sizeof *from);
     rig->device->free(rig->state, to, BYTES);
     free(wide);
@@ -142,7 +50,7 @@ static void check_decode(struct rig *rig)
 
 Test(device, decode_widens_and_measures)
 {
-    on_each(check_decode);
+    device_rig_each(check_decode);
 }
 
 /* A shard with one array of everything: slots, parameters, spare parameters, m, v, average. */
@@ -191,20 +99,20 @@ static const struct arithmetic_range ranges[2] = {
     {.begin = 0, .end = ARITHMETIC_BLOCK + 5, .group = 0, .tensor = 0},
     {.begin = ARITHMETIC_BLOCK + 5, .end = N, .group = 1, .tensor = 1}};
 
-static void give_step(struct rig *rig, const struct device_step *job)
+static void give_step(struct device_rig *rig, const struct device_step *job)
 {
     cr_assert_eq(rig->device->step(rig->state, ++rig->tag, job), GRADWEIR_OK, "%s", fail_reason());
-    finish(rig);
+    device_rig_finish(rig);
 }
 
-static void check_adam(struct rig *rig)
+static void check_adam(struct device_rig *rig)
 {
     float *host = malloc((size_t)ARRAYS * BYTES), *back = malloc((size_t)ARRAYS * BYTES);
     cr_assert(host != NULL && back != NULL);
     double sums[8], expected[8];
     fill_shard(host);
-    float *base = get(rig, (size_t)ARRAYS * BYTES);
-    copy(rig, host, base, (size_t)ARRAYS * BYTES);
+    float *base = device_rig_get(rig, (size_t)ARRAYS * BYTES);
+    device_rig_copy(rig, host, base, (size_t)ARRAYS * BYTES);
     const struct arithmetic_plan plan = plan_of(ARITHMETIC_ADAM);
     struct arithmetic_work work = work_of(base, ranges);
     const struct device_accumulate gather = {.plan = &plan,
@@ -214,13 +122,13 @@ static void check_adam(struct rig *rig)
                                              .end = N,
                                              .sums = sums};
     cr_assert_eq(rig->device->accumulate(rig->state, ++rig->tag, &gather), GRADWEIR_OK);
-    finish(rig);
+    device_rig_finish(rig);
     give_step(rig,
               &(struct device_step){.plan = &plan, .work = &work, .end = 2 * ARITHMETIC_BLOCK});
     work.average = base + (size_t)AVERAGE * N;
     give_step(rig, &(struct device_step){
                        .plan = &plan, .work = &work, .begin = 2 * ARITHMETIC_BLOCK, .end = N});
-    copy(rig, base, back, (size_t)ARRAYS * BYTES);
+    device_rig_copy(rig, base, back, (size_t)ARRAYS * BYTES);
     const struct arithmetic_work truth = work_of(host, ranges);
     float *average = host + (size_t)AVERAGE * N + ARITHMETIC_BLOCK;
     arithmetic_scalar.average(&plan, &truth.sources, ARITHMETIC_BLOCK, N, average);
@@ -236,19 +144,20 @@ static void check_adam(struct rig *rig)
 
 Test(device, a_step_in_stretches_with_or_without_a_finished_average_has_the_bits_of_the_definition)
 {
-    on_each(check_adam);
+    device_rig_each(check_adam);
 }
 
-static void check_lamb(struct rig *rig)
+static void check_lamb(struct device_rig *rig)
 {
     float *host = malloc((size_t)ARRAYS * BYTES), *back = malloc((size_t)ARRAYS * BYTES);
     cr_assert(host != NULL && back != NULL);
     static const float ratios[2] = {0.5f, 3.0f};
     double updates[8], thetas[8];
     fill_shard(host);
-    float *base = get(rig, (size_t)ARRAYS * BYTES), *there = get(rig, sizeof ratios);
-    copy(rig, host, base, (size_t)ARRAYS * BYTES);
-    copy(rig, ratios, there, sizeof ratios);
+    float *base = device_rig_get(rig, (size_t)ARRAYS * BYTES),
+          *there = device_rig_get(rig, sizeof ratios);
+    device_rig_copy(rig, host, base, (size_t)ARRAYS * BYTES);
+    device_rig_copy(rig, ratios, there, sizeof ratios);
     struct arithmetic_plan plan = plan_of(ARITHMETIC_LAMB);
     struct arithmetic_work work = work_of(base, ranges), truth = work_of(host, ranges);
     plan.phase = ARITHMETIC_MOMENTS;
@@ -271,7 +180,7 @@ static void check_lamb(struct rig *rig)
     plan.phase = ARITHMETIC_APPLY;
     give_step(rig, &(struct device_step){.plan = &plan, .work = &work, .end = N});
     arithmetic_scalar.step(&plan, &truth, 0, N);
-    copy(rig, base, back, (size_t)ARRAYS * BYTES);
+    device_rig_copy(rig, base, back, (size_t)ARRAYS * BYTES);
     cr_expect_eq(memcmp(host, back, (size_t)ARRAYS * BYTES), 0, "%s: other bits", rig->what);
     rig->device->free(rig->state, there, sizeof ratios);
     rig->device->free(rig->state, base, (size_t)ARRAYS * BYTES);
@@ -281,7 +190,7 @@ static void check_lamb(struct rig *rig)
 
 Test(device, lamb_takes_two_phases_and_tells_its_sums_by_piece)
 {
-    on_each(check_lamb);
+    device_rig_each(check_lamb);
 }
 
 /* What follows a stretch: each block once, when all of it has been stepped. */
@@ -303,12 +212,12 @@ static void see(void *context, uint64_t begin, uint64_t end)
     }
 }
 
-static void check_behind(struct rig *rig)
+static void check_behind(struct device_rig *rig)
 {
-    if (rig->device != &device_cpu) /* the others may have no host memory */
-        return;
-    float *host = malloc((size_t)ARRAYS * BYTES), *base = get(rig, (size_t)ARRAYS * BYTES);
-    cr_assert(host != NULL);
+    const size_t pages = ((size_t)ARRAYS * BYTES + 4095) / 4096 * 4096;
+    float *host = malloc((size_t)ARRAYS * BYTES), *base = aligned_alloc(4096, pages);
+    cr_assert(host != NULL && base != NULL);
+    cr_assert_eq(rig->device->pin(rig->state, base, pages), GRADWEIR_OK, "%s", fail_reason());
     fill_shard(host);
     memcpy(base, host, (size_t)ARRAYS * BYTES);
     const struct arithmetic_plan plan = plan_of(ARITHMETIC_ADAM);
@@ -319,19 +228,20 @@ static void check_behind(struct rig *rig)
                        .plan = &plan, .work = &work, .end = N, .behind = {see, &stepped}});
     for (size_t i = 0; i < 8; i++)
         cr_expect(stepped.calls[i] == (i < arithmetic_blocks(N)) && !stepped.wrong[i], "%zu", i);
-    rig->device->free(rig->state, base, (size_t)ARRAYS * BYTES);
+    rig->device->unpin(rig->state, base, pages);
+    free(base);
     free(host);
 }
 
 Test(device, what_follows_a_stretch_sees_each_block_once_and_finished)
 {
-    on_each(check_behind);
+    device_rig_each(check_behind);
 }
 
-static void check_queue(struct rig *rig)
+static void check_queue(struct device_rig *rig)
 {
     unsigned char host[2 * DEVICE_JOBS_MAX] = {0};
-    unsigned char *memory = get(rig, sizeof host);
+    unsigned char *memory = device_rig_get(rig, sizeof host);
     for (size_t i = 0; i < DEVICE_JOBS_MAX; i++) {
         host[i] = (unsigned char)(i + 1); /* each job copies what the one before has written */
         const struct device_copy job = {
@@ -350,7 +260,7 @@ static void check_queue(struct rig *rig)
         cr_expect_eq(done[i].tag, 1000 + i);
     cr_expect_eq(rig->device->poll(rig->state, done, DEVICE_JOBS_MAX), 0u);
     rig->tag = 5;
-    copy(rig, memory, host, sizeof host);
+    device_rig_copy(rig, memory, host, sizeof host);
     for (size_t i = 0; i < DEVICE_JOBS_MAX; i++)
         cr_expect_eq(host[i], 1);
     rig->device->free(rig->state, memory, sizeof host);
@@ -358,10 +268,10 @@ static void check_queue(struct rig *rig)
 
 Test(device, jobs_are_done_in_order_and_a_full_queue_says_so)
 {
-    on_each(check_queue);
+    device_rig_each(check_queue);
 }
 
-static void check_refusals(struct rig *rig)
+static void check_refusals(struct device_rig *rig)
 {
     const struct arithmetic_work work = {.ranges_n = 0};
     struct arithmetic_plan plan = plan_of(ARITHMETIC_LAMB);
@@ -386,7 +296,7 @@ static void check_refusals(struct rig *rig)
 
 Test(device, what_makes_no_sense_is_refused_and_not_queued)
 {
-    on_each(check_refusals);
+    device_rig_each(check_refusals);
 }
 
 Test(device, backends_are_found_by_name)

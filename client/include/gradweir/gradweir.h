@@ -96,6 +96,32 @@ enum gradweir_feedback {
     GRADWEIR_FEEDBACK_OFF = 2
 };
 
+/* Where the caller's arrays lie: bound parameters and gradients, and `to` of pulls. HOST: in this
+ * process's memory; CUDA itself is then never touched. CUDA: in the memory of GPU `gpu` (managed
+ * memory too), all of them; bind names the first that does not. AUTO: each pointer is asked, and
+ * where there is no GPU all are host memory. An array that the processor cannot read and that is
+ * not the GPU's is ERR_INVALID at bind, whatever is said here.
+ *
+ * What the GPU does to these arrays is the caller's to end first: no work of its may still write
+ * gradients at push or accumulate, or parameters at offer, or touch parameters during the wait for
+ * a pull. When push and wait return, so has our work on the GPU. */
+enum gradweir_memory {
+    GRADWEIR_MEMORY_HOST = 0,
+    GRADWEIR_MEMORY_CUDA = 1,
+    GRADWEIR_MEMORY_AUTO = 2
+};
+
+/* How floats get from GPU memory to the network and back. STAGING: through a ring of pinned memory
+ * of the host, `staging_bytes` in all, copied in pieces while the piece before is encoded and sent.
+ * DIRECT: the network takes GPU memory itself, or bind fails with ERR_UNSUPPORTED and says what is
+ * missing. AUTO: direct where it can be had, else staging. Which of them it is: gradweir_describe,
+ * gradweir_status_json ("this_client"), a line of the log. */
+enum gradweir_memory_path {
+    GRADWEIR_MEMORY_PATH_AUTO = 0,
+    GRADWEIR_MEMORY_PATH_STAGING = 1,
+    GRADWEIR_MEMORY_PATH_DIRECT = 2
+};
+
 typedef struct gradweir_options {
     size_t size;         /* sizeof this struct: set by gradweir_options_default */
     const char *address; /* the coordinator's "host:port" */
@@ -121,6 +147,10 @@ typedef struct gradweir_options {
                                does, e.g. job id and attempt; with it they are one worker */
     uint32_t rank, ranks;   /* this process is rank 0 .. ranks - 1 of so many (at most 16): 0, 1 */
     uint32_t feedback;      /* enum gradweir_feedback */
+    uint32_t memory;        /* enum gradweir_memory: host */
+    uint32_t memory_path;   /* enum gradweir_memory_path: auto */
+    uint32_t gpu;           /* which GPU, as CUDA counts them: 0 */
+    uint64_t staging_bytes; /* 0: 16 MiB; else 1 MiB to 1 GiB, rounded down to 512 KiB */
 } gradweir_options;
 
 /* How the optimizer treats the tensors of a group; negative numbers mean: as the servers' settings.
