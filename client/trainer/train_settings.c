@@ -1,157 +1,17 @@
-/* The options of gradweir-train. See train_settings.h. */
+/* Reading a command line. See train_settings.h. */
 #include "client/trainer/train_settings.h"
 
-#include "client/trainer/train_checks.h"
+#include "client/trainer/train_options.h"
 #include "client/trainer/train_words.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum option_kind { OPTION_WORD, OPTION_COUNT, OPTION_NUMBER, OPTION_FLAG, OPTION_PAIR };
-
-struct option {
-    const char *name;
-    enum option_kind kind;
-    size_t offset;
-    double low;
-    double high;
-    const char *help;
-};
-
-#define AT(member) offsetof(struct train_settings, member)
-static const struct option options[] = {
-    {"env", OPTION_WORD, AT(env), 0, 0,
-     "CartPole-v1, Acrobot-v1, Pendulum-v1 or MountainCarContinuous-v0"},
-    {"json", OPTION_WORD, AT(json), 0, 0, "file for the summary"},
-    {"servers", OPTION_WORD, AT(servers), 0, 0, "address of a running server; none: start one"},
-    {"identity", OPTION_WORD, AT(identity), 0, 0, "workers are IDENTITY-0, IDENTITY-1, ..."},
-    {"keys", OPTION_WORD, AT(keys), 0, 0, "folder or file with the keys of workers and server"},
-    {"insecure", OPTION_FLAG, AT(insecure), 0, 1,
-     "no keys, though the servers are not on loopback"},
-    {"seed", OPTION_COUNT, AT(seed), 0, 9e15, "seed of all chance"},
-    {"workers", OPTION_COUNT, AT(workers), 1, 256, "worker processes"},
-    {"shards", OPTION_COUNT, AT(shards), 1, 64, "server shards, when it starts its own"},
-    {"local", OPTION_FLAG, AT(local), 0, 1, "one worker without a server"},
-    {"window", OPTION_COUNT, AT(window), 0, 256, "gradients that a step averages; 0: one a worker"},
-    {"stride", OPTION_COUNT, AT(stride), 1, 256, "new gradients that make a step due"},
-    {"queue", OPTION_COUNT, AT(queue), 1, 4096, "room for gradients not yet in the window"},
-    {"mode", OPTION_WORD, AT(mode), 0, 0, "async, or sync: one gradient of each worker a step"},
-    {"gradient-dtype", OPTION_WORD, AT(gradient_dtype), 0, 0,
-     "in which gradients travel: float32, bfloat16, float16 or int8"},
-    {"feedback", OPTION_WORD, AT(feedback), 0, 0,
-     "carry on what that rounds off: auto (with int8), on or off"},
-    {"server-settings", OPTION_WORD, AT(server_settings), 0, 0,
-     "more words for its own server's command line, in one"},
-    {"transport", OPTION_WORD, AT(transport), 0, 0, "of its own server: auto, posix, tcp, rc"},
-    {"record", OPTION_WORD, AT(record), 0, 0, "folder that gets the log, for replay"},
-    {"server-log", OPTION_WORD, AT(server_log), 0, 0, "file of its own server's lines"},
-    {"patience", OPTION_COUNT, AT(patience_s), 1, 86400,
-     "seconds to wait for servers that do not answer"},
-    {"progress", OPTION_FLAG, AT(progress), 0, 1, "a line a second"},
-    {"curve", OPTION_WORD, AT(curve), 0, 0, "CURVE.csv and CURVE.svg get the learning curve"},
-    {"poison", OPTION_COUNT, AT(poison), 0, 1e12, "worker 0 sends its gradient of that number NaN"},
-    {"slow-worker", OPTION_PAIR, AT(slow_worker), 1, 1e6,
-     "I FACTOR: worker I takes so much longer"},
-    {"kill-worker", OPTION_PAIR, AT(kill_worker), 0, 1e6, "I SECONDS: kill -9 worker I then"},
-    {"worker", OPTION_COUNT, AT(worker), 0, 256, NULL},
-    {"channel", OPTION_COUNT, AT(channel), 0, 1024, NULL},
-    {"until", OPTION_NUMBER, AT(until), -1e9, 1e9,
-     "mean of 100 returns that is solved; Acrobot -90, Pendulum -200, MountainCar 90"},
-    {"max-steps", OPTION_COUNT, AT(max_steps), 1, 1e12, "environment steps of all workers at most"},
-    {"evaluate", OPTION_COUNT, AT(evaluate), 0, 100000, "fresh greedy episodes at the end"},
-    {"pace", OPTION_COUNT, AT(pace_ms), 0, 60000, "milliseconds to sleep per rollout and gradient"},
-    {"envs", OPTION_COUNT, AT(envs), 1, 4096, "environments of a worker"},
-    {"rollout", OPTION_COUNT, AT(rollout), 1, 65536, "steps of a rollout, per environment"},
-    {"epochs", OPTION_COUNT, AT(epochs), 1, 1000, "passes over a rollout"},
-    {"minibatches", OPTION_COUNT, AT(minibatches), 1, 65536, "gradients of a pass"},
-    {"accumulate", OPTION_COUNT, AT(accumulate), 1, 65536, "gradients averaged into one push"},
-    {"pull-per-rollout", OPTION_FLAG, AT(pull_per_rollout), 0, 1,
-     "do not pull before every gradient"},
-    {"lr", OPTION_NUMBER, AT(lr), 1e-12, 10, "learning rate of Adam"},
-    {"anneal-steps", OPTION_COUNT, AT(anneal_steps), 0, 1e12,
-     "steps until lr reaches 0; 0: constant"},
-    {"adam-eps", OPTION_NUMBER, AT(adam_eps), 1e-16, 1, "epsilon of Adam"},
-    {"grad-norm", OPTION_NUMBER, AT(grad_norm), 0, 1e9, "limit of the gradient's norm; 0: none"},
-    {"gamma", OPTION_NUMBER, AT(gamma), 0, 1, "discount"},
-    {"lambda", OPTION_NUMBER, AT(lambda), 0, 1, "of the advantage estimate"},
-    {"clip", OPTION_NUMBER, AT(clip), 1e-6, 10, "of the ratio and of the value"},
-    {"no-value-clip", OPTION_FLAG, AT(no_value_clip), 0, 1, "plain squared error of the value"},
-    {"entropy", OPTION_NUMBER, AT(entropy), 0, 10, "weight of the entropy"},
-    {"value", OPTION_NUMBER, AT(value), 0, 100, "weight of the value loss"},
-    {"dual-clip", OPTION_NUMBER, AT(dual_clip), 0, 1e6,
-     "limit of the ratio where advantages are negative"},
-    {"target-kl", OPTION_NUMBER, AT(target_kl), 0, 1e6,
-     "end the epochs of a rollout above this KL"},
-    {"decoupled", OPTION_FLAG, AT(decoupled), 0, 1,
-     "ratio against the policy at the rollout's end"},
-    {"behaviour-cap", OPTION_NUMBER, AT(behaviour_cap), 0, 1e6,
-     "cap of the decoupled weight; 0: none"},
-    {"vtrace", OPTION_FLAG, AT(vtrace), 0, 1, "V-trace in place of GAE"},
-    {"reward-norm", OPTION_FLAG, AT(reward_norm), 0, 1,
-     "divide rewards by the deviation of returns"},
-    {"raw-advantages", OPTION_FLAG, AT(raw_advantages), 0, 1, "do not normalise advantages"},
-    {"hidden", OPTION_COUNT, AT(hidden), 1, 4096, "width of the two hidden layers"},
-    {"shared-trunk", OPTION_FLAG, AT(shared_trunk), 0, 1,
-     "policy and value share the hidden layers"},
-    {"log-std", OPTION_NUMBER, AT(log_std), -20, 5, "first log deviation of a continuous policy"},
-    {"stable", OPTION_FLAG, AT(stable), 0, 1,
-     "norm clip, shared statistics, KL stop and dual clip"},
-    {"not-finite-max", OPTION_COUNT, AT(not_finite_max), 1, 1e9,
-     "stable: end after so many in a row"},
-};
-enum { N_OPTIONS = sizeof(options) / sizeof(options[0]) };
-static_assert(N_OPTIONS <= 64, "`given` has a bit for each");
-
-void train_settings_init(struct train_settings *settings)
-{
-    *settings = (struct train_settings){
-        .env = "CartPole-v1",
-        .identity = "worker",
-        .seed = 1,
-        .workers = 1,
-        .slowness = 1,
-        .shards = 1,
-        .stride = 1,
-        .queue = 16,
-        .mode = "async",
-        .gradient_dtype = "float32",
-        .feedback = "auto",
-        .transport = "auto",
-        .patience_s = 60,
-        .until = 475,
-        .max_steps = 1000000,
-        .evaluate = 100,
-        .envs = 4,
-        .rollout = 128,
-        .epochs = 4,
-        .minibatches = 4,
-        .accumulate = 1,
-        .lr = 2.5e-4,
-        .anneal_steps = 500000,
-        .adam_eps = 1e-5,
-        .grad_norm = 0.5,
-        .gamma = 0.99,
-        .lambda = 0.95,
-        .clip = 0.2,
-        .entropy = 0.01,
-        .value = 0.5,
-        .hidden = 64,
-        .not_finite_max = 16,
-    };
-}
 
 static void *member(struct train_settings *settings, const struct option *option)
 {
     return (char *)settings + option->offset;
-}
-
-static const void *member_of(const struct train_settings *settings, const struct option *option)
-{
-    return (const char *)settings + option->offset;
 }
 
 /* - and _ are one, as in the servers' settings. */
@@ -164,12 +24,13 @@ static bool same_name(const char *a, const char *b)
 
 static const struct option *find_option(const char *name, struct train_reason *reason)
 {
-    const struct option *nearest = &options[0];
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        if (same_name(options[i].name, name))
-            return &options[i];
-        if (train_word_distance(name, options[i].name) < train_word_distance(name, nearest->name))
-            nearest = &options[i];
+    const struct option *nearest = &train_options[0];
+    for (size_t i = 0; i < train_options_n; i++) {
+        if (same_name(train_options[i].name, name))
+            return &train_options[i];
+        if (train_word_distance(name, train_options[i].name) <
+            train_word_distance(name, nearest->name))
+            nearest = &train_options[i];
     }
     snprintf(reason->text, sizeof(reason->text), "--%.60s: unknown option; the nearest is --%s",
              name, nearest->name);
@@ -236,7 +97,7 @@ static gradweir_status take_option(struct train_settings *settings, int argc, ch
     const struct option *option = find_option(word + 2, reason);
     if (option == NULL)
         return GRADWEIR_ERR_INVALID;
-    settings->given |= UINT64_C(1) << (option - options);
+    settings->given |= UINT64_C(1) << (option - train_options);
     if (option->kind == OPTION_FLAG) {
         *(bool *)member(settings, option) = true;
         return GRADWEIR_OK;
@@ -260,8 +121,8 @@ static gradweir_status take_option(struct train_settings *settings, int argc, ch
 
 bool train_settings_given(const struct train_settings *settings, const char *name)
 {
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (strcmp(options[i].name, name) == 0)
+    for (size_t i = 0; i < train_options_n; i++)
+        if (strcmp(train_options[i].name, name) == 0)
             return settings->given >> i & 1;
     return false;
 }
@@ -346,55 +207,4 @@ gradweir_status train_settings_parse(struct train_settings *settings, int argc, 
     train_preset_apply(settings, settings->env);
     status = take_all(settings, argc, argv, reason);
     return status == GRADWEIR_OK ? settle(settings, reason) : status;
-}
-
-static void print_value(const struct train_settings *settings, const struct option *option,
-                        FILE *file)
-{
-    const void *value = member_of(settings, option);
-    const struct train_pair *pair = value;
-    if (option->kind == OPTION_PAIR && pair->given)
-        fprintf(file, "[%llu, %.9g]", (unsigned long long)pair->worker, pair->value);
-    else if (option->kind == OPTION_PAIR)
-        fputs("null", file);
-    else if (option->kind == OPTION_FLAG)
-        fputs(*(const bool *)value ? "true" : "false", file);
-    else if (option->kind == OPTION_NUMBER)
-        fprintf(file, "%.9g", *(const double *)value);
-    else if (option->kind == OPTION_COUNT)
-        fprintf(file, "%llu", (unsigned long long)*(const uint64_t *)value);
-    else
-        train_word_json(file, *(const char *const *)value);
-}
-
-void train_settings_help(const struct train_settings *settings, FILE *file)
-{
-    fputs("gradweir-train: the reference PPO trainer. Options, with the values in force:\n", file);
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        if (options[i].help == NULL)
-            continue;
-        fprintf(file, "  --%-17s ", options[i].name);
-        print_value(settings, &options[i], file);
-        fprintf(file, "  %s", options[i].help);
-        if (options[i].kind == OPTION_COUNT || options[i].kind == OPTION_NUMBER)
-            fprintf(file, " (%g to %g)", options[i].low, options[i].high);
-        fputc('\n', file);
-    }
-}
-
-void train_settings_json(const struct train_settings *settings, FILE *file)
-{
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        if (options[i].help == NULL)
-            continue;
-        fputs("  \"", file);
-        for (const char *p = options[i].name; *p != '\0'; p++)
-            fputc(*p == '-' ? '_' : *p, file);
-        fputs("\": ", file);
-        if (settings->servers != NULL && train_check_servers_have(options[i].name))
-            fputs("null", file);
-        else
-            print_value(settings, &options[i], file);
-        fputs(",\n", file);
-    }
 }
