@@ -19,6 +19,11 @@ void chance_init(struct chance *chance, uint64_t seed, uint64_t stream)
         chance->state[i] = splitmix(&x);
 }
 
+void chance_init_for(struct chance *chance, uint64_t seed, uint64_t worker, enum chance_use use)
+{
+    chance_init(chance, seed, worker * CHANCE_USES_MAX + use);
+}
+
 static uint64_t rotate(uint64_t x, unsigned bits)
 {
     return (x << bits) | (x >> (64 - bits));

@@ -12,6 +12,19 @@ struct chance {
 };
 
 void chance_init(struct chance *chance, uint64_t seed, uint64_t stream);
+
+/* What chance is for: each use of each worker draws from a stream of its own. First parameters are
+ * the same for all: those of worker 0. */
+enum chance_use {
+    CHANCE_PARAMETERS,
+    CHANCE_ENVIRONMENT,
+    CHANCE_POLICY,
+    CHANCE_SHUFFLE,
+    CHANCE_ENVIRONMENT_SECOND, /* where environments act in two groups */
+    CHANCE_USES_MAX = 16
+};
+void chance_init_for(struct chance *chance, uint64_t seed, uint64_t worker, enum chance_use use);
+
 uint64_t chance_next(struct chance *chance);
 
 /* Uniform in [low, high). */

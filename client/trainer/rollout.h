@@ -1,23 +1,26 @@
 /* One rollout: T steps of N environments under one set of parameters, with everything the update
- * needs. The behaviour log-probabilities are those of the moment of acting, never recomputed. */
+ * needs. The behaviour log-probabilities are those of the moment of acting, never recomputed.
+ *
+ * Environments come in groups that act by turns: while an engine elsewhere draws the actions of one
+ * group, the other's environments are stepped here. */
 #ifndef GRADWEIR_TRAINER_ROLLOUT_H
 #define GRADWEIR_TRAINER_ROLLOUT_H
 
+#include "client/trainer/engine.h"
 #include "client/trainer/environment_batch.h"
-#include "client/trainer/network.h"
-#include "client/trainer/policy.h"
 #include "client/trainer/statistics.h"
 
 struct rollout {
     size_t steps;        /* T */
     size_t environments; /* N */
     size_t action_width; /* floats of an action */
-    struct environment_batch batch;
-    struct network_room room; /* for N */
-    struct chance chance;     /* of the policy */
+    size_t groups;
+    struct environment_batch batch[ENGINE_GROUPS_MAX];
+    bool kept; /* by the engine, but for rewards, terminated, truncated and returns: see engine.h */
 
     float *observations; /* [T + 1, N, observation_dim]; the last row starts the next rollout */
     float *final_observations; /* [N, observation_dim] of one step */
+    float *final_values;       /* [N] of one step */
     float *actions;            /* [T, N, action_width] */
     float *log_behaviour;      /* [T, N] */
     float *rewards;            /* [T, N], normalised if so set */
@@ -39,13 +42,18 @@ struct rollout_shape {
     size_t environments;
     uint64_t seed;
     uint64_t worker; /* workers of one seed draw from different streams */
+    size_t groups;
 };
-bool rollout_init(struct rollout *rollout, const struct rollout_shape *shape,
-                  const struct network *network);
+bool rollout_init(struct rollout *rollout, const struct rollout_shape *shape);
 void rollout_deinit(struct rollout *rollout);
 
-/* Fills the arrays. Rewards are normalised if `normaliser` is not NULL. */
-void rollout_collect(struct rollout *rollout, const struct network *network,
-                     const float *parameters, struct reward_normaliser *normaliser);
+/* Where group g's environments begin, of N; that of the group after the last is N. */
+size_t rollout_group(const struct rollout *rollout, size_t group);
+
+/* Fills the arrays: actions, log-probabilities and values are the engine's. A failure is its. */
+gradweir_status rollout_collect(struct rollout *rollout, struct engine_running running);
+
+/* Normalises the rewards of a rollout that has been collected, step by step. */
+void rollout_normalise(struct rollout *rollout, struct reward_normaliser *normaliser);
 
 #endif

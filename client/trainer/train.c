@@ -36,17 +36,16 @@ static double try_out(void *context, const float *parameters)
 
 static gradweir_status train_locally(const struct train_settings *settings,
                                      const struct network *network, struct learner *learner,
-                                     struct train_summary *summary)
+                                     struct train_summary *summary, struct train_outcome *outcome)
 {
     struct overseer_local overseer;
     struct trial trial = {settings, network, 0};
-    enum train_end end = TRAIN_OVER;
     const double wall = pace_wall_seconds(), cpu = pace_cpu_seconds();
     overseer_local_init(&overseer, settings->until, settings->max_steps);
     overseer.confirm = settings->evaluate > 0 ? try_out : NULL;
     overseer.context = &trial;
-    const gradweir_status status = train_loop(settings, 0, learner, &overseer.overseer, &end);
-    if (end == TRAIN_NOT_FINITE)
+    const gradweir_status status = train_loop(settings, 0, learner, &overseer.overseer, outcome);
+    if (outcome->end == TRAIN_NOT_FINITE)
         fprintf(stderr,
                 "gradweir-train: %llu gradients in a row were not finite: training ends here\n",
                 (unsigned long long)learner->counts.not_finite_in_row);
@@ -80,10 +79,11 @@ static gradweir_status finish(const struct train_settings *settings, const struc
 
 /* Says what came of it, also when it failed. Returns the exit status. */
 static int conclude(const struct train_settings *settings, gradweir_status status,
-                    struct train_summary *summary)
+                    struct train_summary *summary, const struct train_outcome *outcome)
 {
     if (status != GRADWEIR_OK)
-        summary->failed = gradweir_status_text(status);
+        summary->failed =
+            outcome->reason.text[0] != '\0' ? outcome->reason.text : gradweir_status_text(status);
     train_summary_print(summary);
     if (settings->json != NULL && !train_summary_write(summary, settings, settings->json)) {
         fprintf(stderr, "gradweir-train: %s: %s\n", settings->json, strerror(errno));
@@ -96,6 +96,7 @@ static int run_local(const struct train_settings *settings)
 {
     struct network network;
     struct train_summary summary = {.solved = false};
+    struct train_outcome outcome = {.end = TRAIN_OVER};
     gradweir_status status = GRADWEIR_ERR_NO_MEMORY;
     train_network(settings, &network);
     float *parameters = calloc(network.n_parameters, sizeof(float));
@@ -105,13 +106,13 @@ static int run_local(const struct train_settings *settings)
         learner = learner_local_open(settings, &network, parameters);
     }
     if (learner != NULL) {
-        status = train_locally(settings, &network, learner, &summary);
+        status = train_locally(settings, &network, learner, &summary, &outcome);
         if (status == GRADWEIR_OK)
             status = finish(settings, &network, learner, &summary, parameters);
         learner->close(learner);
     }
     free(parameters);
-    return conclude(settings, status, &summary);
+    return conclude(settings, status, &summary, &outcome);
 }
 
 static int run_program(int argc, char **argv)

@@ -1,15 +1,12 @@
 /* See train_loop.h. */
 #include "client/trainer/train_loop.h"
 
-#include "client/trainer/blas.h"
 #include "client/trainer/pace.h"
 #include "client/trainer/reward_share.h"
 #include "client/trainer/rollout.h"
 #include "client/trainer/update.h"
 
-#include <math.h>
-
-enum { STREAM_PARAMETERS = 0 };
+#include <stdio.h>
 
 void train_network(const struct train_settings *settings, struct network *network)
 {
@@ -27,7 +24,7 @@ void train_first_parameters(const struct train_settings *settings, const struct 
                             float *parameters)
 {
     struct chance chance;
-    chance_init(&chance, settings->seed, STREAM_PARAMETERS);
+    chance_init_for(&chance, settings->seed, 0, CHANCE_PARAMETERS);
     network_first_parameters(network, &chance, (float)settings->log_std, parameters);
 }
 
@@ -37,13 +34,16 @@ static gradweir_status run(const struct train_settings *settings, struct rollout
                            struct reward_normaliser *normaliser)
 {
     const double cpu_s = pace_cpu_seconds();
-    rollout_collect(rollout, update->network, update->parameters,
-                    settings->reward_norm ? normaliser : NULL);
+    gradweir_status status = update->running.engine->collect(update->running.state, rollout);
+    if (status != GRADWEIR_OK)
+        return status;
+    if (settings->reward_norm)
+        rollout_normalise(rollout, normaliser);
     pace_sleep_after(settings->pace_ms, settings->slowness, cpu_s);
-    gradweir_status status = reward_share(settings, learner, normaliser);
+    status = reward_share(settings, learner, normaliser);
     if (status == GRADWEIR_OK)
         status = update_run(update, rollout, learner);
-    return status == GRADWEIR_OK ? learner->pull(learner, update->parameters) : status;
+    return status == GRADWEIR_OK ? update_pull(update, learner) : status;
 }
 
 static bool tell(struct overseer *overseer, const struct rollout *rollout,
@@ -71,7 +71,7 @@ static gradweir_status run_until_over(struct rollout *rollout, struct update *up
 {
     const struct train_settings *settings = update->settings;
     struct reward_normaliser normaliser = reward_start(settings);
-    gradweir_status status = learner->pull(learner, update->parameters);
+    gradweir_status status = update_pull(update, learner);
     *end = TRAIN_OVER;
     if (status == GRADWEIR_OK)
         status = reward_share(settings, learner, &normaliser); /* what others have seen by now */
@@ -86,21 +86,65 @@ static gradweir_status run_until_over(struct rollout *rollout, struct update *up
     return status == GRADWEIR_OK ? learner->flush(learner) : status;
 }
 
+const struct engine *train_engine(const struct train_settings *settings,
+                                  const struct network *network, uint64_t worker,
+                                  struct engine_options *options, struct engine_reason *reason)
+{
+    *options = (struct engine_options){
+        .network = network,
+        .environment = settings->environment,
+        .steps = settings->rollout,
+        .environments = settings->envs,
+        .minibatch_max = update_minibatch_max(settings),
+        .seed = settings->seed,
+        .worker = worker,
+        .gamma = (float)settings->gamma,
+        .lambda = (float)settings->lambda,
+        .vtrace = settings->vtrace,
+        .decoupled = settings->decoupled,
+    };
+    return engine_parse("cpu", options, reason);
+}
+
+static struct engine_reason why(struct engine_running running)
+{
+    struct engine_reason reason;
+    snprintf(reason.text, sizeof(reason.text), "%s", running.engine->reason(running.state));
+    return reason;
+}
+
 gradweir_status train_loop(const struct train_settings *settings, uint64_t worker,
-                           struct learner *learner, struct overseer *overseer, enum train_end *end)
+                           struct learner *learner, struct overseer *overseer,
+                           struct train_outcome *outcome)
 {
     struct network network;
+    struct engine_options options;
+    struct engine_info info;
+    struct engine_running running = {NULL, NULL};
     struct rollout rollout = {.steps = 0};
     struct update update = {.samples = 0};
-    const struct rollout_shape shape = {settings->environment, settings->rollout, settings->envs,
-                                        settings->seed, worker};
-    gradweir_status status = GRADWEIR_ERR_NO_MEMORY;
-    blas_init();
+    *outcome = (struct train_outcome){.end = TRAIN_OVER};
     train_network(settings, &network);
-    if (rollout_init(&rollout, &shape, &network) &&
-        update_init(&update, settings, &network, worker))
-        status = run_until_over(&rollout, &update, learner, overseer, end);
+    running.engine = train_engine(settings, &network, worker, &options, &outcome->reason);
+    if (running.engine == NULL)
+        return GRADWEIR_ERR_UNSUPPORTED;
+    gradweir_status status = running.engine->open(&options, &running.state, &outcome->reason);
+    if (status != GRADWEIR_OK)
+        return status;
+    running.engine->info(running.state, &info);
+    const struct rollout_shape shape = {settings->environment,
+                                        settings->rollout,
+                                        settings->envs,
+                                        settings->seed,
+                                        worker,
+                                        info.groups};
+    status = GRADWEIR_ERR_NO_MEMORY;
+    if (rollout_init(&rollout, &shape) && update_init(&update, settings, &network, worker, running))
+        status = run_until_over(&rollout, &update, learner, overseer, &outcome->end);
+    if (status != GRADWEIR_OK)
+        outcome->reason = why(running);
     update_deinit(&update);
     rollout_deinit(&rollout);
+    running.engine->close(running.state);
     return status;
 }

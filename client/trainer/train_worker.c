@@ -10,29 +10,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int complain(const struct train_settings *settings, const char *what)
+static int complain(const struct train_settings *settings, const char *what, const char *why)
 {
     fprintf(stderr, "gradweir-train: worker-%llu: %s: %s\n",
-            (unsigned long long)settings->worker - 1, what, gradweir_last_error());
+            (unsigned long long)settings->worker - 1, what, why);
     return 2;
 }
 
 static int train(const struct train_settings *settings, struct learner *learner)
 {
     struct channel_overseer channel;
-    enum train_end end = TRAIN_OVER;
+    struct train_outcome outcome;
     channel_overseer_init(&channel, (int)settings->channel, (uint32_t)settings->worker - 1,
                           learner);
     const gradweir_status status =
-        train_loop(settings, settings->worker - 1, learner, &channel.overseer, &end);
-    channel_finish(&channel, status == GRADWEIR_OK ? "" : gradweir_last_error());
-    if (end == TRAIN_NOT_FINITE)
+        train_loop(settings, settings->worker - 1, learner, &channel.overseer, &outcome);
+    const char *why = outcome.reason.text[0] != '\0' ? outcome.reason.text : gradweir_last_error();
+    channel_finish(&channel, status == GRADWEIR_OK ? "" : why);
+    if (outcome.end == TRAIN_NOT_FINITE)
         fprintf(
             stderr,
             "gradweir-train: worker-%llu: %llu gradients in a row were not finite: it ends here\n",
             (unsigned long long)settings->worker - 1,
             (unsigned long long)learner->counts.not_finite_in_row);
-    return status == GRADWEIR_OK ? 0 : complain(settings, "training stopped");
+    return status == GRADWEIR_OK ? 0 : complain(settings, "training stopped", why);
 }
 
 int train_worker(const struct train_settings *given)
@@ -62,7 +63,7 @@ int train_worker(const struct train_settings *given)
         learner->close(learner);
     } else {
         channel_give_up((int)settings.channel, (uint32_t)index, gradweir_last_error());
-        result = complain(&settings, "cannot join");
+        result = complain(&settings, "cannot join", gradweir_last_error());
     }
     free(first);
     return result;

@@ -10,27 +10,16 @@
 struct update {
     const struct train_settings *settings;
     const struct network *network;
+    struct engine_running running;
     size_t samples;       /* of a rollout */
-    size_t minibatch_max; /* of a minibatch: they differ by one sample where the rollout cannot be
-                             cut evenly */
     struct chance chance; /* of the shuffle */
-    struct network_room room;
     struct loss_settings loss;
-    struct loss_result result;
+    struct engine_losses losses; /* of the last minibatch */
 
-    float *advantages;   /* [samples] */
-    float *targets;      /* [samples] */
-    float *log_proximal; /* [samples] under the parameters at the rollout's end; only if decoupled
-                            or V-trace */
-    float *log_ratios;   /* [samples] */
-    uint32_t *order;     /* [samples] */
+    float *advantages; /* [samples] */
+    uint32_t *order;   /* [samples] */
 
-    float *observations; /* the minibatch, gathered */
-    float *actions;
-    float *columns; /* [5, minibatch_max]: log_behaviour, log_proximal, advantages, targets, old
-                       values */
-
-    float *parameters;  /* as pulled last */
+    float *parameters;  /* as pulled last; the engine has them */
     float *gradient;    /* of one minibatch */
     float *accumulated; /* their mean, while accumulating */
     uint64_t accumulated_samples;
@@ -40,10 +29,18 @@ struct update {
     double kl;                           /* mean approximate KL of the last epoch */
 };
 
+/* The samples of a rollout, and of the largest of its minibatches: they differ by one where it
+ * cannot be cut evenly. */
+size_t update_samples(const struct train_settings *settings);
+size_t update_minibatch_max(const struct train_settings *settings);
+
 /* False when there is no memory. deinit accepts what a failed init left. */
 bool update_init(struct update *update, const struct train_settings *settings,
-                 const struct network *network, uint64_t worker);
+                 const struct network *network, uint64_t worker, struct engine_running running);
 void update_deinit(struct update *update);
+
+/* The newest parameters, for the engine too. */
+gradweir_status update_pull(struct update *update, struct learner *learner);
 
 /* All gradients of one rollout, pulling and pushing through the learner. */
 gradweir_status update_run(struct update *update, const struct rollout *rollout,

@@ -170,13 +170,18 @@ static void one_rollout(struct learner_fixed *fixed, uint64_t minibatches, const
         .parameters = parameters,
         .n = network.n_parameters,
     };
-    const struct rollout_shape shape = {s.environment, s.rollout, s.envs, s.seed, 0};
-    blas_init();
-    cr_assert(rollout_init(&rollout, &shape, &network) && update_init(&update, &s, &network, 0));
-    rollout_collect(&rollout, &network, parameters, NULL);
+    const struct rollout_shape shape = {s.environment, s.rollout, s.envs, s.seed, 0, 1};
+    struct engine_options options;
+    struct engine_reason reason;
+    struct engine_running running = {train_engine(&s, &network, 0, &options, &reason), NULL};
+    cr_assert_eq(running.engine->open(&options, &running.state, &reason), GRADWEIR_OK);
+    cr_assert(rollout_init(&rollout, &shape) && update_init(&update, &s, &network, 0, running));
+    cr_assert_eq(update_pull(&update, &fixed->learner), GRADWEIR_OK);
+    cr_assert_eq(running.engine->collect(running.state, &rollout), GRADWEIR_OK);
     cr_assert_eq(update_run(&update, &rollout, &fixed->learner), GRADWEIR_OK);
     update_deinit(&update);
     rollout_deinit(&rollout);
+    running.engine->close(running.state);
 }
 
 Test(update, four_accumulated_gradients_are_the_gradient_of_the_whole_batch)
@@ -210,14 +215,14 @@ static uint64_t digest_after(struct train_settings *s, uint64_t steps)
 {
     struct network network;
     struct overseer_local overseer;
-    enum train_end end = TRAIN_NOT_FINITE;
+    struct train_outcome outcome = {.end = TRAIN_NOT_FINITE};
     train_network(s, &network);
     float *parameters = calloc(network.n_parameters, sizeof(float));
     train_first_parameters(s, &network, parameters);
     struct learner *learner = learner_local_open(s, &network, parameters);
     overseer_local_init(&overseer, 1e9, steps);
-    cr_assert_eq(train_loop(s, 0, learner, &overseer.overseer, &end), GRADWEIR_OK);
-    cr_assert_eq(end, TRAIN_OVER);
+    cr_assert_eq(train_loop(s, 0, learner, &overseer.overseer, &outcome), GRADWEIR_OK);
+    cr_assert_eq(outcome.end, TRAIN_OVER);
     cr_assert_eq(learner->pull(learner, parameters), GRADWEIR_OK);
     const uint64_t digest = train_summary_digest(parameters, network.n_parameters);
     for (size_t i = 0; i < network.n_parameters; i++)
@@ -263,7 +268,7 @@ Test(train_loop, stable_ends_after_so_many_gradients_in_a_row_that_are_not_finit
     struct train_settings s;
     struct network network;
     struct overseer_local overseer;
-    enum train_end end = TRAIN_OVER;
+    struct train_outcome outcome;
     train_settings_init(&s);
     s.environment = environment_find(s.env);
     s.stable = true;
@@ -281,8 +286,8 @@ Test(train_loop, stable_ends_after_so_many_gradients_in_a_row_that_are_not_finit
         .n = network.n_parameters,
     };
     overseer_local_init(&overseer, 475, 100000);
-    cr_expect_eq(train_loop(&s, 0, &fixed.learner, &overseer.overseer, &end), GRADWEIR_OK);
-    cr_expect_eq(end, TRAIN_NOT_FINITE);
+    cr_expect_eq(train_loop(&s, 0, &fixed.learner, &overseer.overseer, &outcome), GRADWEIR_OK);
+    cr_expect_eq(outcome.end, TRAIN_NOT_FINITE);
     cr_expect_lt(fixed.learner.counts.pushes, 64,
                  "it ends with the rollout in which the limit is reached");
 }

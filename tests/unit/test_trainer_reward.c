@@ -151,9 +151,9 @@ Test(reward_share, the_loop_shares_once_before_and_once_after_each_rollout)
                 .pull = pull, .push = push, .share = share, .report = report, .flush = flush}};
         struct train_settings s = stable();
         struct overseer overseer = {.hear = hear};
-        enum train_end end;
+        struct train_outcome outcome;
         s.stable = is_stable;
-        cr_assert_eq(train_loop(&s, 0, &pool.learner, &overseer, &end), GRADWEIR_OK);
+        cr_assert_eq(train_loop(&s, 0, &pool.learner, &overseer, &outcome), GRADWEIR_OK);
         cr_expect_eq(pool.calls[LEARNER_REWARD_STATISTICS], is_stable ? 1 + 3 : 0);
         cr_expect_float_eq(pool.shared[LEARNER_REWARD_STATISTICS].count, is_stable ? 3.0 * 512 : 0,
                            1e-6);
