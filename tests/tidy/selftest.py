@@ -41,6 +41,8 @@ INCLUDE_CASES = [
     ("client/trainer/loss.h", '"common/element_loss.h"', '"common/arithmetic.h"'),
     ("client/examples/hello.c", "<gradweir/gradweir.h>", '"common/element_loss.h"'),
     ("client/examples/hello.c", "<gradweir/gradweir.h>", '"client/include/../session.h"'),
+    ("client/examples/transformer_pass.c", '"client/examples/transformer_model.h"', '"client/trainer/blas.h"'),
+    ("client/examples/transformer_matrix.c", "<cblas.h>", "<zmq.h>"),
     ("common/device.c", '"common/device.h"', '"gpu/kernels.h"'),
     ("common/law.c", '"common/law.h"', '"law.h"'),
     ("common/law.c", "<math.h>", "<zmq.h>"),
