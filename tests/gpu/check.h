@@ -1,0 +1,62 @@
+/* What the checks of kernels share: arrays on both sides with guards around them, comparison, and
+ * the table that comes of it. A kernel is given outputs full of poison, odd lengths and addresses
+ * off alignment, and must give what its twin on the CPU gives, and touch nothing else. */
+#ifndef GRADWEIR_TESTS_GPU_CHECK_H
+#define GRADWEIR_TESTS_GPU_CHECK_H
+
+#include "common/random.h"
+#include "tests/gpu/device_memory.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* bytes on the GPU, between two guards. host: what is there, as far as the check knows. */
+struct array {
+    unsigned char *host;
+    unsigned char *device;
+    size_t bytes;
+    unsigned char *whole; /* on the GPU: guard, array, guard */
+    size_t whole_bytes;
+};
+
+/* Full of poison on both sides. shift: bytes off an alignment of 256. */
+struct array array_new(size_t bytes, size_t shift);
+void array_end(struct array *array);
+void array_send(struct array *array);                                /* host to device */
+struct array array_of(const void *data, size_t bytes, size_t shift); /* new, with these bytes */
+
+/* Numbers for arrays. */
+void fill_floats(struct random *random, float *to,
+                 size_t n); /* both signs, 16 powers of two around 1 */
+void fill_positive(struct random *random, float *to, size_t n);
+void fill_uniform(struct random *random, float *to, size_t n, float least, float most);
+
+/* One line of the table. */
+struct check {
+    const char *name;
+    const char *promise;                /* "bits", or the tolerance as text */
+    void (*run)(struct random *random); /* one round of cases, chosen anew each time */
+    double (*time)(double *bytes); /* seconds of a call, and what it must move; NULL: not timed */
+};
+
+/* To be called by run: device has what was expected, bit for bit; guards are whole. what: of which
+ * case. array->host is what is expected. */
+void expect_same(const struct array *array, const char *what, uint64_t number);
+
+/* |got - expected| <= relative × max(1, |expected|), element by element; guards are whole. */
+void expect_near(const struct array *array, double relative, const char *what, uint64_t number);
+
+void expect(bool holds, const char *what, uint64_t number);
+
+/* The call's error number is 0 and the stream ends well. */
+void expect_ran(int error, const char *what, uint64_t number);
+
+/* Tables of the files. Each ends with a NULL name. */
+extern const struct check checks_codec[], checks_step[];
+
+/* Failures so far, and the largest deviation expect_near has seen since the last call. */
+uint64_t check_failures(void);
+double check_deviation(void);
+
+#endif

@@ -1,0 +1,88 @@
+/* The shard side's kernels, done by the CPU element by element: with these in the place of kernels
+ * the check itself is tested. A planted flaw (--plant) must be found. */
+#include "common/element_step.h"
+#include "tests/gpu/twin.h"
+
+#include "common/codec.h"
+
+static void step_element(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
+                         const struct element_law *law, size_t i)
+{
+    const struct arithmetic_range *range = &work->ranges[arithmetic_range_at(work, i)];
+    const struct arithmetic_group *group = &plan->groups[range->group];
+    const bool apply = plan->phase == ARITHMETIC_APPLY;
+    struct element_item item = {.theta = work->parameters[i]};
+    for (size_t k = 0; k < ARITHMETIC_STATES_MAX && work->state[k] != NULL; k++)
+        item.state[k] = apply ? work->state_next[k][i] : work->state[k][i];
+    if (!group->frozen && apply)
+        element_lamb_apply(law, group, work->ratios[range->tensor], &item);
+    else if (!group->frozen)
+        element_step(law, group,
+                     work->average ? work->average[i] * plan->scale
+                                   : element_average(plan, &work->sources, work->sources.codec, i),
+                     &item);
+    if (plan->phase != ARITHMETIC_MOMENTS)
+        work->parameters_next[i] = item.theta;
+    for (size_t k = 0; k < ARITHMETIC_STATES_MAX && work->state[k] != NULL && !apply; k++)
+        work->state_next[k][i] = item.state[k];
+}
+
+int gpu_step(gpu_stream stream, const struct arithmetic_plan *plan,
+             const struct arithmetic_work *work, uint64_t begin, uint64_t end)
+{
+    const struct element_law law = element_law_of(plan);
+    (void)stream;
+    for (uint64_t i = begin; i < end - (twin_planted("short-step") ? 1 : 0); i++)
+        step_element(plan, work, &law, i);
+    if (twin_planted("long-step") && end < work->ranges[work->ranges_n - 1].end)
+        step_element(plan, work, &law, end);
+    return 0;
+}
+
+int gpu_average(gpu_stream stream, const struct arithmetic_plan *plan,
+                const struct arithmetic_sources *sources, uint64_t begin, uint64_t end,
+                float *average)
+{
+    (void)stream;
+    for (uint64_t i = begin; i < end; i++)
+        average[i] = element_average(plan, sources, sources->codec, i);
+    if (twin_planted("average-last-bit"))
+        average[begin] = element_float(element_bits(average[begin]) ^ 1u);
+    return 0;
+}
+
+int gpu_measure(gpu_stream stream, enum arithmetic_codec codec, const void *data, uint64_t n,
+                double *sums, uint32_t *largest)
+{
+    (void)stream;
+    for (uint64_t b = 0; b < arithmetic_blocks(n); b++) {
+        const uint64_t at = b * ARITHMETIC_BLOCK;
+        struct arithmetic_measure piece;
+        arithmetic_scalar.measure(codec, (const unsigned char *)data + codec_bytes(codec, at),
+                                  n - at < ARITHMETIC_BLOCK ? n - at : ARITHMETIC_BLOCK, &piece);
+        sums[b] = piece.sum_squares;
+        largest[b] = piece.largest_bits;
+    }
+    return 0;
+}
+
+int gpu_decode(gpu_stream stream, enum arithmetic_codec codec, const void *data, uint64_t n,
+               float *to)
+{
+    (void)stream;
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = element_decode(codec, data, i);
+    if (twin_planted("guard"))
+        to[n] = 0.0f;
+    return 0;
+}
+
+int gpu_encode(gpu_stream stream, enum arithmetic_codec codec, const float *from, uint64_t n,
+               float scale, void *to, double *sums, uint32_t *largest)
+{
+    arithmetic_scalar.encode(codec, twin_planted("unscaled") ? 1.0f : scale, from, n, to);
+    const int error = gpu_measure(stream, codec, to, n, sums, largest);
+    for (uint64_t b = 0; twin_planted("nan-unseen") && b < arithmetic_blocks(n); b++)
+        largest[b] &= 0x3fffffffu;
+    return error;
+}
