@@ -113,6 +113,23 @@ ELEMENT float element_from_int8(int8_t q, float scale)
     return (float)q * scale;
 }
 
+/* Of a gradient before it is rounded, and of an average. */
+ELEMENT float element_scaled(float x, float scale)
+{
+    return x * scale;
+}
+
+/* Of sums in a tree. */
+ELEMENT float element_add(float a, float b)
+{
+    return a + b;
+}
+
+ELEMENT double element_add_double(double a, double b)
+{
+    return a + b;
+}
+
 /* One more term of a Kahan sum. */
 ELEMENT struct element_sum element_kahan(float sum, float owed, float term)
 {

@@ -1,7 +1,7 @@
 /* One step of the backward recursions of GAE (Schulman et al., 2016) and V-trace (Espeholt et al.,
  * 2018), and the normalisation of advantages. Who walks over time and environments, and in which
  * order the sums of a normalisation are taken, is the caller's: the CPU's loops are
- * client/trainer/advantage.c, the GPU's gpu/kernels_advantage.cu.
+ * client/trainer/advantage.c, the GPU's gpu/kernels_learn_advantage.cu.
  *
  * Arrays are [T, N], time major. next_values[t] is the value of the state that step t led to: of
  * the final observation where the episode ended. So a truncated episode bootstraps from where it
@@ -29,6 +29,12 @@ struct advantage_vtrace_settings {
     float rho_bar;        /* cap of the importance weight in the temporal difference */
     float c_bar;          /* cap in the trace */
     float policy_rho_bar; /* cap in the policy's advantage */
+};
+
+/* Where they go, [T, N]. */
+struct element_estimates {
+    float *advantages;
+    float *targets;
 };
 
 /* What one step gives. */

@@ -73,13 +73,14 @@ ELEMENT void element_environment_reset(enum element_environment environment, dou
     }
 }
 
-/* The start of episode `episode` in environment number `stream`. */
+/* The start of episode `episode` in environment `number`. */
 ELEMENT void element_episode_start(enum element_environment environment, uint64_t seed,
-                                   uint64_t stream, uint64_t episode, double *state)
+                                   uint64_t number, uint64_t episode, double *state)
 {
     double units[ELEMENT_STATE_MAX];
     for (int half = 0; half < 2; half++) {
-        const struct element_words words = element_random(seed, stream, 2 * episode + half);
+        const struct element_words words = element_random(
+            seed, element_stream(ELEMENT_FOR_STARTS, number), 2 * episode + (uint64_t)half);
         units[2 * half] = element_unit_of(&words, 0);
         units[2 * half + 1] = element_unit_of(&words, 1);
     }
@@ -117,12 +118,12 @@ ELEMENT struct element_outcome element_episode_step(enum element_environment env
 }
 
 ELEMENT void element_episode_next(enum element_environment environment, uint64_t seed,
-                                  uint64_t stream, struct element_episode *episode)
+                                  uint64_t number, struct element_episode *episode)
 {
     episode->episode++;
     episode->steps = 0;
     episode->score = 0;
-    element_episode_start(environment, seed, stream, episode->episode, episode->state);
+    element_episode_start(environment, seed, number, episode->episode, episode->state);
 }
 
 #endif

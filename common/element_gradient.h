@@ -14,6 +14,11 @@ ELEMENT uint32_t element_magnitude(float x)
     return element_bits(x) & 0x7fffffffu;
 }
 
+ELEMENT bool element_is_finite(float x)
+{
+    return element_magnitude(x) < 0x7f800000u;
+}
+
 ELEMENT uint32_t element_larger_magnitude(uint32_t largest, float x)
 {
     const uint32_t size = element_magnitude(x);
@@ -30,10 +35,42 @@ ELEMENT double element_clip_factor(double norm, double limit)
     return factor > 1.0 ? 1.0 : factor;
 }
 
+/* The norm of a scaled gradient from its sum of squares before, and the scale with a clip to
+ * `limit` in it. */
+ELEMENT double element_norm(double square_sum, float scale)
+{
+    return sqrt(square_sum) * (double)fabsf(scale);
+}
+
+ELEMENT float element_clipped_scale(float scale, double norm, double limit)
+{
+    return (float)((double)scale * element_clip_factor(norm, limit));
+}
+
 /* One more term of a sum of squares. */
 ELEMENT double element_square_add(double sum, float x)
 {
     return sum + (double)x * (double)x;
+}
+
+/* One block of int8 in a measure: its bytes squared and added as integers, its largest byte. */
+ELEMENT double element_int8_square_add(double sum, int32_t squares, float scale)
+{
+    return sum + (double)squares * ((double)scale * (double)scale);
+}
+
+ELEMENT uint32_t element_int8_magnitude(int32_t most, float scale)
+{
+    return element_is_finite(scale) ? element_magnitude((float)most * scale) : 0x7fc00000u;
+}
+
+/* What becomes of an element of a block: rounded, or where the block is not finite, 1 for whoever
+ * is to blame. */
+ELEMENT int8_t element_int8_sent(float x, float scale, float inverse)
+{
+    if (!element_is_finite(scale))
+        return element_is_finite(x) ? 0 : 1;
+    return element_to_int8(x, inverse);
 }
 
 /* Adam's pass of a worker without servers: g = gradient_scale gradient; m and v decay towards g and

@@ -7,6 +7,7 @@
 
 #include "common/element_advantage.h"
 #include "common/element_policy.h"
+#include "common/element_statistics.h"
 
 enum loss_advantages {
     LOSS_ADVANTAGES_RAW,
@@ -79,6 +80,21 @@ struct loss_sums {
 struct loss_centre {
     double mean, divisor;
 };
+
+/* From the batch's own statistics, which are read in LOSS_ADVANTAGES_BATCH only. */
+ELEMENT struct loss_centre element_loss_centre(const struct loss_settings *settings,
+                                               struct statistics batch)
+{
+    struct loss_centre centre = {0, 1};
+    if (settings->advantages == LOSS_ADVANTAGES_BATCH && batch.count > 1) {
+        centre.mean = batch.mean;
+        centre.divisor = element_advantage_divisor(batch.m2, batch.count);
+    } else if (settings->advantages == LOSS_ADVANTAGES_GIVEN) {
+        centre.mean = (double)settings->advantage_mean;
+        centre.divisor = (double)settings->advantage_deviation + 1e-8;
+    }
+    return centre;
+}
 
 struct element_slope {
     float value;
@@ -181,8 +197,6 @@ ELEMENT struct policy_slope element_loss_sample(const struct loss_settings *sett
     slope.d_log = surrogate.slope != 0 ? -scale * weight * surrogate.slope * ratio : 0;
     slope.d_entropy = -scale * settings->entropy_coefficient;
     slope.entropy = entropy;
-    for (size_t j = 0; j < settings->action_dim; j++)
-        arrays->d_head[i * settings->action_dim + j] = 0;
     element_policy_backward(&policy, head, action, &slope,
                             arrays->d_head + i * settings->action_dim);
     arrays->d_value[i] = scale * settings->value_coefficient * value.slope;
@@ -233,6 +247,12 @@ ELEMENT double element_loss_total(const struct loss_settings *settings,
 {
     return means->policy_loss - (double)settings->entropy_coefficient * means->entropy +
            (double)settings->value_coefficient * means->value_loss;
+}
+
+/* How far the old value was off, of which explained variance is made. */
+ELEMENT float element_value_error(float target, float old)
+{
+    return target - old;
 }
 
 /* 1 - var(targets - old) / var(targets), from the two sums of squared distances; NaN when the

@@ -8,7 +8,7 @@
 #ifndef GRADWEIR_COMMON_ELEMENT_POLICY_H
 #define GRADWEIR_COMMON_ELEMENT_POLICY_H
 
-#include "common/arithmetic_element.h"
+#include "common/element_random.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,14 +49,12 @@ ELEMENT float element_categorical_log(const float *logits, size_t n, size_t acti
     return logits[action] - total;
 }
 
-/* d_logit with this logit's share added; `total` is the log-sum-exp. */
-ELEMENT float element_categorical_slope(float d_logit, const struct policy_slope *slope,
-                                        float log_p, bool taken)
+/* The derivative with respect to one logit, from that choice's log-probability. */
+ELEMENT float element_categorical_slope(const struct policy_slope *slope, float log_p, bool taken)
 {
     const float p = expf(log_p);
-    d_logit += slope->d_log * ((taken ? 1.0f : 0.0f) - p);
-    d_logit -= slope->d_entropy * p * (log_p + slope->entropy);
-    return d_logit;
+    const float d_logit = 0.0f + slope->d_log * ((taken ? 1.0f : 0.0f) - p);
+    return d_logit - slope->d_entropy * p * (log_p + slope->entropy);
 }
 
 /* One dimension of a Gaussian: its term of the log-probability, of the entropy, and of their
@@ -82,7 +80,7 @@ ELEMENT float element_gaussian_mean_slope(const struct policy_slope *slope, floa
 {
     const float inverse = expf(-log_std);
     const float z = element_gaussian_distance(action, mean, inverse);
-    return slope->d_log * z * inverse;
+    return 0.0f + slope->d_log * z * inverse; /* never -0 */
 }
 
 ELEMENT float element_gaussian_log_std_slope(const struct policy_slope *slope, float action,
@@ -108,20 +106,20 @@ ELEMENT float element_policy_log(const struct policy *policy, const float *head,
     return log_probability;
 }
 
-/* Adds to d_head the derivative of d_log * log-probability + d_entropy * entropy. */
+/* d_head = the derivative of d_log * log-probability + d_entropy * entropy. */
 ELEMENT void element_policy_backward(const struct policy *policy, const float *head,
                                      const float *action, const struct policy_slope *slope,
                                      float *d_head)
 {
     if (policy->gaussian) {
         for (size_t i = 0; i < policy->action_dim; i++)
-            d_head[i] += element_gaussian_mean_slope(slope, action[i], head[i], policy->log_std[i]);
+            d_head[i] = element_gaussian_mean_slope(slope, action[i], head[i], policy->log_std[i]);
         return;
     }
     const float total = element_log_sum_exp(head, policy->action_dim);
+    const size_t taken = (size_t)action[0];
     for (size_t i = 0; i < policy->action_dim; i++)
-        d_head[i] =
-            element_categorical_slope(d_head[i], slope, head[i] - total, i == (size_t)action[0]);
+        d_head[i] = element_categorical_slope(slope, head[i] - total, i == taken);
 }
 
 /* Inverts the cumulative sum at a uniform of [0, 1). Rounding may leave the sum a little below 1:
@@ -140,6 +138,27 @@ ELEMENT size_t element_categorical_draw(const float *logits, size_t n, double un
 ELEMENT float element_gaussian_draw(float mean, float log_std, double normal)
 {
     return mean + expf(log_std) * (float)normal;
+}
+
+/* An action drawn by place (element_random.h), and its log-probability: turn `turn` of environment
+ * `number`. */
+ELEMENT float element_policy_draw(const struct policy *policy, const float *head, uint64_t seed,
+                                  const uint64_t number_and_turn[2], float *action)
+{
+    const uint64_t stream = element_stream(ELEMENT_FOR_ACTIONS, number_and_turn[0]);
+    const uint64_t first = number_and_turn[1] * policy->action_dim;
+    float entropy = 0;
+    struct element_words words = element_random(seed, stream, first);
+    if (!policy->gaussian)
+        action[0] =
+            (float)element_categorical_draw(head, policy->action_dim, element_unit_of(&words, 0));
+    for (size_t i = 0; policy->gaussian && i < policy->action_dim; i++) {
+        words = element_random(seed, stream, first + i);
+        action[i] = element_gaussian_draw(
+            head[i], policy->log_std[i],
+            element_normal(element_unit_of(&words, 0), element_unit_of(&words, 1)));
+    }
+    return element_policy_log(policy, head, action, &entropy);
 }
 
 ELEMENT size_t element_categorical_best(const float *logits, size_t n)

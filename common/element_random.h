@@ -42,6 +42,14 @@ ELEMENT struct element_words element_random(uint64_t seed, uint64_t stream, uint
     return c;
 }
 
+/* Streams of one seed: what is drawn for whom, so that nobody draws another's numbers. */
+enum element_purpose { ELEMENT_FOR_STARTS, ELEMENT_FOR_ACTIONS, ELEMENT_PURPOSES };
+
+ELEMENT uint64_t element_stream(enum element_purpose purpose, uint64_t number)
+{
+    return number * ELEMENT_PURPOSES + purpose;
+}
+
 /* 64 random bits as a double in [0, 1), 53 bits. */
 ELEMENT double element_unit(uint64_t bits)
 {

@@ -58,25 +58,29 @@ ELEMENT const void *element_slot(const struct arithmetic_plan *plan,
            (uint64_t)plan->entries[k].slot * sources->stride_bytes;
 }
 
-/* The window average of element i: terms in log order, with a Kahan term for long windows. */
+/* One more gradient of a window average, with a Kahan term for long windows. */
+ELEMENT struct element_sum element_average_add(struct element_sum s, bool compensated, float weight,
+                                               float x)
+{
+    const float term = weight * x;
+    if (compensated)
+        return element_kahan(s.sum, s.owed, term);
+    s.sum = s.sum + term;
+    return s;
+}
+
+/* The window average of element i: terms in log order. */
 ELEMENT float element_average(const struct arithmetic_plan *plan,
                               const struct arithmetic_sources *sources, enum arithmetic_codec codec,
                               uint64_t i)
 {
     const bool compensated = plan->entries_n >= ARITHMETIC_COMPENSATED_MIN;
-    float sum = 0.0f, owed = 0.0f;
+    struct element_sum s = {0.0f, 0.0f};
     for (uint32_t k = 0; k < plan->entries_n; k++) {
         const float x = element_decode(codec, element_slot(plan, sources, k), i);
-        const float term = plan->entries[k].weight * x;
-        if (compensated) {
-            const struct element_sum next = element_kahan(sum, owed, term);
-            sum = next.sum;
-            owed = next.owed;
-        } else {
-            sum = sum + term;
-        }
+        s = element_average_add(s, compensated, plan->entries[k].weight, x);
     }
-    return sum * plan->scale;
+    return element_scaled(s.sum, plan->scale);
 }
 
 ELEMENT void element_step_momentum(const struct element_law *law,

@@ -33,6 +33,11 @@ int gpu_decode(gpu_stream stream, enum arithmetic_codec codec, const void *data,
 int gpu_encode(gpu_stream stream, enum arithmetic_codec codec, const float *from, uint64_t n,
                float scale, void *to, double *sums, uint32_t *largest);
 
+/* The same with the factor that gpu_clip_factor (kernels_learn.h) has left in GPU memory: scaled,
+ * clipped, cast, tested and measured in one pass. */
+int gpu_encode_clipped(gpu_stream stream, enum arithmetic_codec codec, const float *from,
+                       uint64_t n, const float *factor, void *to, double *sums, uint32_t *largest);
+
 /* Some kernel of this build, to ask the runtime whether it has code for a GPU. */
 const void *gpu_any_kernel(void);
 

@@ -1,33 +1,46 @@
 /* Gradients into wire bytes and back, and what is measured on the way. Sums keep the order of the
  * definition (arithmetic.h, measure): element i of a block goes to lane i mod 16 in double, then
- * the lanes are added in a binary tree. */
-#include "common/element_step.h"
+ * the lanes are added in a binary tree; blocks of int8 are summed as integers and added one after
+ * the other. Arrays are read four elements at a time where they are aligned to that. */
+#include "common/element_gradient.h"
+#include "gpu/codec_dispatch.cuh"
+#include "gpu/codec_vectors.cuh"
 #include "gpu/kernels.h"
 
 namespace
 {
 
 constexpr int THREADS = 256;
-constexpr int LANES = 16;
+constexpr int WARP = 32;
+constexpr unsigned GRID_MAX = 8192;
+constexpr int LANES = ARITHMETIC_LANES;
 constexpr int STRIP = 4096; /* elements of a block that are in shared memory at a time */
+constexpr int STRIP_BLOCKS = STRIP / ELEMENT_INT8_BLOCK;
+constexpr int OWN = ELEMENT_INT8_BLOCK / WARP; /* elements of an int8 block that are a thread's */
 
 /* What a block's measure needs while its elements pass by, a strip at a time. */
 struct measuring {
-    float strip[STRIP];
+    alignas(16) float strip[STRIP]; /* what was said, as floats; not of int8 */
     double lanes[LANES];
+    int32_t squares[STRIP_BLOCKS]; /* of int8 */
+    float scales[STRIP_BLOCKS];
     uint32_t largest;
 };
 
-/* Each lane adds its elements of the strip in their order; the lanes are the first 16 threads. */
-__device__ void add_strip(measuring &shared, int n)
+/* Each lane adds its elements of the strip in their order; the lanes are the first 16 threads. Of
+ * int8 there is one lane. */
+template <int CODEC> __device__ void add_strip(measuring &shared, int n)
 {
     __syncthreads();
-    if (threadIdx.x < LANES) {
+    if (CODEC == ARITHMETIC_INT8 && threadIdx.x == 0) {
+        double sum = shared.lanes[0];
+        for (int block = 0; block * ELEMENT_INT8_BLOCK < n; block++)
+            sum = element_int8_square_add(sum, shared.squares[block], shared.scales[block]);
+        shared.lanes[0] = sum;
+    } else if (CODEC != ARITHMETIC_INT8 && threadIdx.x < LANES) {
         double sum = shared.lanes[threadIdx.x];
-        for (int i = static_cast<int>(threadIdx.x); i < n; i += LANES) {
-            const double value = static_cast<double>(shared.strip[i]);
-            sum += value * value;
-        }
+        for (int i = static_cast<int>(threadIdx.x); i < n; i += LANES)
+            sum = element_square_add(sum, shared.strip[i]);
         shared.lanes[threadIdx.x] = sum;
     }
     __syncthreads();
@@ -50,121 +63,215 @@ __device__ void end_measure(measuring &shared, uint32_t largest, double *sums, u
         return;
     for (int width = LANES / 2; width > 0; width /= 2)
         for (int j = 0; j < width; j++)
-            shared.lanes[j] += shared.lanes[j + width];
+            shared.lanes[j] = element_add_double(shared.lanes[j], shared.lanes[j + width]);
     sums[blockIdx.x] = shared.lanes[0];
     largests[blockIdx.x] = shared.largest;
 }
 
-__device__ uint32_t larger(uint32_t largest, float x)
+/* WIDTH elements into the strip. */
+template <int WIDTH> __device__ uint32_t keep(float *strip, const float x[WIDTH], uint32_t largest)
 {
-    const uint32_t size = element_bits(x) & 0x7fffffffu;
-    return size > largest ? size : largest;
+    if constexpr (WIDTH == 4)
+        *reinterpret_cast<float4 *>(strip) = make_float4(x[0], x[1], x[2], x[3]);
+    else
+        *strip = x[0];
+    for (int j = 0; j < WIDTH; j++)
+        largest = element_larger_magnitude(largest, x[j]);
+    return largest;
 }
 
-/* One thread block for each block of the model. */
-template <int CODEC>
-__global__ void __launch_bounds__(THREADS)
-    measure_kernel(const void *data, uint64_t n, double *sums, uint32_t *largests)
-{
-    __shared__ measuring shared;
-    const uint64_t first = static_cast<uint64_t>(blockIdx.x) * ARITHMETIC_BLOCK;
-    const uint64_t end = first + ARITHMETIC_BLOCK < n ? first + ARITHMETIC_BLOCK : n;
-    uint32_t largest = 0;
-    begin_measure(shared);
-    for (uint64_t at = first; at < end; at += STRIP) {
-        const int some = static_cast<int>(end - at < STRIP ? end - at : STRIP);
-        for (int i = static_cast<int>(threadIdx.x); i < some; i += THREADS) {
-            const float x = element_decode(static_cast<arithmetic_codec>(CODEC), data, at + i);
-            shared.strip[i] = x;
-            largest = larger(largest, x);
-        }
-        add_strip(shared, some);
-    }
-    end_measure(shared, largest, sums, largests);
-}
-
-template <int CODEC>
-__global__ void __launch_bounds__(THREADS) decode_kernel(const void *data, uint64_t n, float *to)
-{
-    const uint64_t stride = static_cast<uint64_t>(gridDim.x) * THREADS;
-    for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * THREADS + threadIdx.x; i < n; i += stride)
-        to[i] = element_decode(static_cast<arithmetic_codec>(CODEC), data, i);
-}
-
-/* The strip's floats become halves or stay floats, and the strip holds what they say. */
-template <int CODEC>
-__device__ uint32_t encode_strip(measuring &shared, const float *from, float scale, uint64_t at,
-                                 int n, void *to)
+/* A strip of floats or halves; returns this thread's largest magnitude. from NULL: `to` is read. */
+template <int CODEC, int WIDTH>
+__device__ uint32_t pass_strip(measuring &shared, const float *from, float scale, void *to,
+                               uint64_t at, int n)
 {
     uint32_t largest = 0;
-    for (int i = static_cast<int>(threadIdx.x); i < n; i += THREADS) {
-        float x = from[at + i] * scale;
-        if (CODEC == ARITHMETIC_F32) {
-            static_cast<float *>(to)[at + i] = x;
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x) * WIDTH; i < n; i += THREADS * WIDTH) {
+        float x[WIDTH];
+        if (from == nullptr) {
+            codec_read<CODEC, WIDTH>(to, at + i, x);
         } else {
-            const uint16_t half = CODEC == ARITHMETIC_BF16 ? element_to_bf16(x) : element_to_f16(x);
-            static_cast<uint16_t *>(to)[at + i] = half;
-            x = CODEC == ARITHMETIC_BF16 ? element_from_bf16(half) : element_from_f16(half);
+            codec_read<ARITHMETIC_F32, WIDTH>(from, at + i, x);
+            for (int j = 0; j < WIDTH; j++)
+                x[j] = element_scaled(x[j], scale);
+            codec_write<CODEC, WIDTH>(to, at + i, x);
         }
-        shared.strip[i] = x;
-        largest = larger(largest, x);
+        largest = keep<WIDTH>(&shared.strip[i], x, largest);
     }
     return largest;
 }
 
-/* One warp for each block of 256 bytes: its largest magnitude, its scale, its bytes. */
-__device__ uint32_t encode_strip_int8(measuring &shared, const float *from, float factor,
-                                      uint64_t at, int n, unsigned char *to)
+/* This thread's elements of an int8 block, of which there are n: element of j is WIDTH in a row. */
+template <int WIDTH> __device__ int element_of(int j)
 {
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    uint32_t seen = 0;
-    for (int block = warp * ELEMENT_INT8_BLOCK; block < n;
-         block += THREADS / 32 * ELEMENT_INT8_BLOCK) {
-        const int some = n - block < ELEMENT_INT8_BLOCK ? n - block : ELEMENT_INT8_BLOCK;
-        unsigned char *place =
-            to + (at + block) / ELEMENT_INT8_BLOCK * (sizeof(float) + ELEMENT_INT8_BLOCK);
-        uint32_t largest = 0;
-        for (int i = lane; i < some; i += 32) {
-            const float x = from[at + block + i] * factor;
-            shared.strip[block + i] = x;
-            largest = larger(largest, x);
-        }
-        largest = __reduce_max_sync(0xffffffffu, largest);
-        const float scale = element_int8_scale(largest), inverse = element_int8_inverse(scale);
-        const bool sound = (element_bits(scale) & 0x7f800000u) != 0x7f800000u;
-        if (lane == 0)
-            memcpy(place, &scale, sizeof scale);
-        for (int i = lane; i < some; i += 32) {
-            const float x = shared.strip[block + i];
-            const bool finite = (element_bits(x) & 0x7f800000u) != 0x7f800000u;
-            const int8_t q = sound ? element_to_int8(x, inverse) : static_cast<int8_t>(!finite);
-            place[sizeof scale + i] = static_cast<unsigned char>(q);
-            shared.strip[block + i] = element_from_int8(q, scale);
-            seen = larger(seen, shared.strip[block + i]);
+    return static_cast<int>(threadIdx.x) % WARP * WIDTH + j / WIDTH * WARP * WIDTH + j % WIDTH;
+}
+
+template <int WIDTH> __device__ void read_bytes(const unsigned char *from, int n, int8_t q[OWN])
+{
+#pragma unroll
+    for (int j = 0; j < OWN; j += WIDTH) {
+        const int i = element_of<WIDTH>(j);
+        if constexpr (WIDTH == 4) {
+            const char4 four =
+                i < n ? *reinterpret_cast<const char4 *>(from + i) : make_char4(0, 0, 0, 0);
+            q[j] = four.x, q[j + 1] = four.y, q[j + 2] = four.z, q[j + 3] = four.w;
+        } else {
+            q[j] = i < n ? static_cast<int8_t>(from[i]) : 0;
         }
     }
-    return seen;
+}
+
+/* A scaled block from floats into bytes: its largest magnitude, its scale, its bytes. */
+template <int WIDTH>
+__device__ float send_block(const float *from, float factor, int n, unsigned char *to,
+                            int8_t q[OWN])
+{
+    float x[OWN];
+    uint32_t largest = 0;
+#pragma unroll
+    for (int j = 0; j < OWN; j += WIDTH) {
+        const int i = element_of<WIDTH>(j);
+        for (int k = 0; k < WIDTH; k++)
+            x[j + k] = 0;
+        if (i < n)
+            codec_read<ARITHMETIC_F32, WIDTH>(from, i, &x[j]);
+        for (int k = 0; k < WIDTH; k++) {
+            x[j + k] = element_scaled(x[j + k], factor);
+            largest = element_larger_magnitude(largest, x[j + k]);
+        }
+    }
+    largest = __reduce_max_sync(0xffffffffu, largest);
+    const float scale = element_int8_scale(largest), inverse = element_int8_inverse(scale);
+    if (threadIdx.x % WARP == 0)
+        memcpy(to, &scale, sizeof scale);
+#pragma unroll
+    for (int j = 0; j < OWN; j += WIDTH) {
+        unsigned char *place = to + sizeof scale + element_of<WIDTH>(j);
+        for (int k = 0; k < WIDTH; k++)
+            q[j + k] = element_int8_sent(x[j + k], scale, inverse);
+        if (element_of<WIDTH>(j) >= n)
+            continue;
+        if constexpr (WIDTH == 4)
+            *reinterpret_cast<char4 *>(place) = make_char4(q[j], q[j + 1], q[j + 2], q[j + 3]);
+        else
+            *place = static_cast<unsigned char>(q[j]);
+    }
+    return scale;
+}
+
+/* A strip of int8, one warp for each block of 256; from NULL: `to` is read. Where a block ends
+ * early its other elements are zeros, which change neither sum nor largest. */
+template <int WIDTH>
+__device__ uint32_t pass_strip_int8(measuring &shared, const float *from, float factor,
+                                    unsigned char *to, uint64_t at, int n)
+{
+    uint32_t largest = 0;
+    for (int block = static_cast<int>(threadIdx.x) / WARP; block * ELEMENT_INT8_BLOCK < n;
+         block += THREADS / WARP) {
+        const int first = block * ELEMENT_INT8_BLOCK;
+        const int some = n - first < ELEMENT_INT8_BLOCK ? n - first : ELEMENT_INT8_BLOCK;
+        unsigned char *place =
+            to + (at + first) / ELEMENT_INT8_BLOCK * (sizeof(float) + ELEMENT_INT8_BLOCK);
+        int8_t q[OWN];
+        float scale;
+        if (from != nullptr) {
+            scale = send_block<WIDTH>(from + at + first, factor, some, place, q);
+        } else {
+            memcpy(&scale, place, sizeof scale);
+            read_bytes<WIDTH>(place + sizeof scale, some, q);
+        }
+        int squares = 0;
+        unsigned most = 0;
+        for (int j = 0; j < OWN; j++) {
+            squares += q[j] * q[j];
+            most = max(most, static_cast<unsigned>(abs(q[j])));
+        }
+        squares = __reduce_add_sync(0xffffffffu, squares);
+        most = __reduce_max_sync(0xffffffffu, most);
+        shared.squares[block] = squares;
+        shared.scales[block] = scale;
+        largest = max(largest, element_int8_magnitude(static_cast<int32_t>(most), scale));
+    }
+    return largest;
 }
 
 template <int CODEC>
-__global__ void __launch_bounds__(THREADS) encode_kernel(const float *from, uint64_t n, float scale,
-                                                         void *to, double *sums, uint32_t *largests)
+__device__ uint32_t pass(measuring &shared, const float *from, float scale, void *to, uint64_t at,
+                         int n, bool wide)
+{
+    unsigned char *bytes = static_cast<unsigned char *>(to);
+    if constexpr (CODEC == ARITHMETIC_INT8)
+        return wide && n % 4 == 0 ? pass_strip_int8<4>(shared, from, scale, bytes, at, n)
+                                  : pass_strip_int8<1>(shared, from, scale, bytes, at, n);
+    return wide && n % 4 == 0 ? pass_strip<CODEC, 4>(shared, from, scale, to, at, n)
+                              : pass_strip<CODEC, 1>(shared, from, scale, to, at, n);
+}
+
+/* What elements are multiplied by: known to the caller, or computed on the GPU (gpu_clip_factor).
+ */
+struct factor {
+    float given;
+    const float *computed;
+};
+
+/* One kernel's work; wide: all arrays are aligned to four elements. */
+struct task {
+    const float *from;
+    void *to;
+    uint64_t n;
+    bool wide;
+    double *sums;
+    uint32_t *largests;
+};
+
+/* One thread block for each block of the model. */
+template <int CODEC> __device__ void pass_block(const task &task, const float *from, float scale)
 {
     __shared__ measuring shared;
     const uint64_t first = static_cast<uint64_t>(blockIdx.x) * ARITHMETIC_BLOCK;
-    const uint64_t end = first + ARITHMETIC_BLOCK < n ? first + ARITHMETIC_BLOCK : n;
+    const uint64_t end = first + ARITHMETIC_BLOCK < task.n ? first + ARITHMETIC_BLOCK : task.n;
     uint32_t largest = 0;
     begin_measure(shared);
     for (uint64_t at = first; at < end; at += STRIP) {
         const int some = static_cast<int>(end - at < STRIP ? end - at : STRIP);
-        const uint32_t here =
-            CODEC == ARITHMETIC_INT8
-                ? encode_strip_int8(shared, from, scale, at, some, static_cast<unsigned char *>(to))
-                : encode_strip<CODEC>(shared, from, scale, at, some, to);
-        largest = here > largest ? here : largest;
-        add_strip(shared, some);
+        largest = max(largest, pass<CODEC>(shared, from, scale, task.to, at, some, task.wide));
+        add_strip<CODEC>(shared, some);
     }
-    end_measure(shared, largest, sums, largests);
+    end_measure(shared, largest, task.sums, task.largests);
+}
+
+template <int CODEC>
+__global__ void __launch_bounds__(THREADS) measure_kernel(const __grid_constant__ task task)
+{
+    pass_block<CODEC>(task, nullptr, 1.0f);
+}
+
+template <int CODEC>
+__global__ void __launch_bounds__(THREADS)
+    encode_kernel(const __grid_constant__ task task, factor factor)
+{
+    pass_block<CODEC>(task, task.from,
+                      factor.computed != nullptr ? *factor.computed : factor.given);
+}
+
+/* Groups of WIDTH; what is left at the end one by one. */
+template <int CODEC, int WIDTH>
+__global__ void __launch_bounds__(THREADS) decode_kernel(const void *data, uint64_t n, float *to)
+{
+    const uint64_t stride = static_cast<uint64_t>(gridDim.x) * THREADS * WIDTH;
+    const uint64_t first = (static_cast<uint64_t>(blockIdx.x) * THREADS + threadIdx.x) * WIDTH;
+    for (uint64_t i = first; i < n; i += stride) {
+        float x[WIDTH];
+        if (i + WIDTH <= n) {
+            codec_read<CODEC, WIDTH>(data, i, x);
+            codec_write<ARITHMETIC_F32, WIDTH>(to, i, x);
+            continue;
+        }
+        for (uint64_t k = i; k < n; k++)
+            to[k] = element_decode(static_cast<arithmetic_codec>(CODEC), data, k);
+    }
 }
 
 unsigned blocks_of(uint64_t n)
@@ -172,83 +279,72 @@ unsigned blocks_of(uint64_t n)
     return static_cast<unsigned>((n + ARITHMETIC_BLOCK - 1) / ARITHMETIC_BLOCK);
 }
 
+bool is_wide(arithmetic_codec codec, const void *from, const void *to)
+{
+    const uintptr_t of_four = codec == ARITHMETIC_F32 ? 16 : codec == ARITHMETIC_INT8 ? 4 : 8;
+    return reinterpret_cast<uintptr_t>(from) % 16 == 0 &&
+           reinterpret_cast<uintptr_t>(to) % of_four == 0;
+}
+
+int encode(gpu_stream stream, arithmetic_codec codec, const task &task, factor factor)
+{
+    if (task.n == 0)
+        return 0;
+    codec_dispatch(codec, [&](auto constant) {
+        encode_kernel<constant><<<blocks_of(task.n), THREADS, 0, stream>>>(task, factor);
+    });
+    return cudaGetLastError();
+}
+
 } // namespace
 
 extern "C" int gpu_measure(gpu_stream stream, enum arithmetic_codec codec, const void *data,
                            uint64_t n, double *sums, uint32_t *largest)
 {
-    const unsigned grid = blocks_of(n);
+    const task task = {nullptr, const_cast<void *>(data), n, is_wide(codec, nullptr, data), sums,
+                       largest};
     if (n == 0)
         return 0;
-    switch (codec) {
-    case ARITHMETIC_F32:
-        measure_kernel<ARITHMETIC_F32><<<grid, THREADS, 0, stream>>>(data, n, sums, largest);
-        break;
-    case ARITHMETIC_BF16:
-        measure_kernel<ARITHMETIC_BF16><<<grid, THREADS, 0, stream>>>(data, n, sums, largest);
-        break;
-    case ARITHMETIC_F16:
-        measure_kernel<ARITHMETIC_F16><<<grid, THREADS, 0, stream>>>(data, n, sums, largest);
-        break;
-    case ARITHMETIC_INT8:
-        measure_kernel<ARITHMETIC_INT8><<<grid, THREADS, 0, stream>>>(data, n, sums, largest);
-        break;
-    }
+    codec_dispatch(codec, [&](auto constant) {
+        measure_kernel<constant><<<blocks_of(n), THREADS, 0, stream>>>(task);
+    });
     return cudaGetLastError();
 }
 
 extern "C" int gpu_decode(gpu_stream stream, enum arithmetic_codec codec, const void *data,
                           uint64_t n, float *to)
 {
-    const uint64_t wanted = (n + THREADS - 1) / THREADS;
-    const unsigned grid = static_cast<unsigned>(wanted < 4096 ? wanted : 4096);
+    const bool wide = is_wide(codec, to, data);
+    const uint64_t each = static_cast<uint64_t>(THREADS) * (wide ? 4 : 1);
+    const uint64_t wanted = (n + each - 1) / each;
+    const unsigned grid = static_cast<unsigned>(wanted < GRID_MAX ? wanted : GRID_MAX);
     if (n == 0)
         return 0;
-    switch (codec) {
-    case ARITHMETIC_F32:
-        decode_kernel<ARITHMETIC_F32><<<grid, THREADS, 0, stream>>>(data, n, to);
-        break;
-    case ARITHMETIC_BF16:
-        decode_kernel<ARITHMETIC_BF16><<<grid, THREADS, 0, stream>>>(data, n, to);
-        break;
-    case ARITHMETIC_F16:
-        decode_kernel<ARITHMETIC_F16><<<grid, THREADS, 0, stream>>>(data, n, to);
-        break;
-    case ARITHMETIC_INT8:
-        decode_kernel<ARITHMETIC_INT8><<<grid, THREADS, 0, stream>>>(data, n, to);
-        break;
-    }
+    codec_dispatch(codec, [&](auto constant) {
+        if (wide)
+            decode_kernel<constant, 4><<<grid, THREADS, 0, stream>>>(data, n, to);
+        else
+            decode_kernel<constant, 1><<<grid, THREADS, 0, stream>>>(data, n, to);
+    });
     return cudaGetLastError();
 }
 
 extern "C" int gpu_encode(gpu_stream stream, enum arithmetic_codec codec, const float *from,
                           uint64_t n, float scale, void *to, double *sums, uint32_t *largest)
 {
-    const unsigned grid = blocks_of(n);
-    if (n == 0)
-        return 0;
-    switch (codec) {
-    case ARITHMETIC_F32:
-        encode_kernel<ARITHMETIC_F32>
-            <<<grid, THREADS, 0, stream>>>(from, n, scale, to, sums, largest);
-        break;
-    case ARITHMETIC_BF16:
-        encode_kernel<ARITHMETIC_BF16>
-            <<<grid, THREADS, 0, stream>>>(from, n, scale, to, sums, largest);
-        break;
-    case ARITHMETIC_F16:
-        encode_kernel<ARITHMETIC_F16>
-            <<<grid, THREADS, 0, stream>>>(from, n, scale, to, sums, largest);
-        break;
-    case ARITHMETIC_INT8:
-        encode_kernel<ARITHMETIC_INT8>
-            <<<grid, THREADS, 0, stream>>>(from, n, scale, to, sums, largest);
-        break;
-    }
-    return cudaGetLastError();
+    return encode(stream, codec, {from, to, n, is_wide(codec, from, to), sums, largest},
+                  {scale, nullptr});
+}
+
+extern "C" int gpu_encode_clipped(gpu_stream stream, enum arithmetic_codec codec, const float *from,
+                                  uint64_t n, const float *factor, void *to, double *sums,
+                                  uint32_t *largest)
+{
+    return encode(stream, codec, {from, to, n, is_wide(codec, from, to), sums, largest},
+                  {1.0f, factor});
 }
 
 extern "C" const void *gpu_any_kernel(void)
 {
-    return reinterpret_cast<const void *>(&decode_kernel<ARITHMETIC_F32>);
+    return reinterpret_cast<const void *>(&decode_kernel<ARITHMETIC_F32, 1>);
 }

@@ -1,6 +1,7 @@
 /* The shard's step: decode, average, optimizer, new parameters, each float read once. One kernel
  * per algorithm and codec, so that what does not change within one is a constant. */
 #include "common/element_step.h"
+#include "gpu/codec_dispatch.cuh"
 #include "gpu/kernels.h"
 
 namespace
@@ -96,24 +97,16 @@ __device__ void average_of(const arithmetic_plan &plan, const arithmetic_sources
                            uint64_t at, int n, float sum[WIDTH])
 {
     const bool compensated = plan.entries_n >= ARITHMETIC_COMPENSATED_MIN;
-    float owed[WIDTH] = {0, 0, 0, 0}, x[WIDTH];
-    for (int i = 0; i < WIDTH; i++)
-        sum[i] = 0.0f;
+    element_sum running[WIDTH] = {{0, 0}, {0, 0}, {0, 0}, {0, 0}};
+    float x[WIDTH];
     for (uint32_t k = 0; k < plan.entries_n; k++) {
         load_gradient<CODEC, WHOLE>(element_slot(&plan, &sources, k), at, n, x);
         const float weight = plan.entries[k].weight;
-        for (int i = 0; i < WIDTH; i++) {
-            if (compensated) {
-                const element_sum next = element_kahan(sum[i], owed[i], weight * x[i]);
-                sum[i] = next.sum;
-                owed[i] = next.owed;
-            } else {
-                sum[i] = sum[i] + weight * x[i];
-            }
-        }
+        for (int i = 0; i < WIDTH; i++)
+            running[i] = element_average_add(running[i], compensated, weight, x[i]);
     }
     for (int i = 0; i < WIDTH; i++)
-        sum[i] = sum[i] * plan.scale;
+        sum[i] = element_scaled(running[i].sum, plan.scale);
 }
 
 /* The gradient of these elements: averaged here, or finished before (clip of the average). */
@@ -126,7 +119,7 @@ __device__ void gradient_of(const task &task, uint64_t at, int n, float g[WIDTH]
     }
     load<WHOLE>(task.work.average + at, n, g);
     for (int i = 0; i < WIDTH; i++)
-        g[i] = g[i] * task.plan.scale;
+        g[i] = element_scaled(g[i], task.plan.scale);
 }
 
 template <int ALGORITHM, int CODEC, int PHASE, bool WHOLE>
@@ -212,20 +205,9 @@ unsigned grid_of(uint64_t begin, uint64_t end)
 template <int ALGORITHM, int PHASE> void start(gpu_stream stream, const task &task)
 {
     const unsigned grid = grid_of(task.begin, task.end);
-    switch (task.work.sources.codec) {
-    case ARITHMETIC_F32:
-        step_kernel<ALGORITHM, ARITHMETIC_F32, PHASE><<<grid, THREADS, 0, stream>>>(task);
-        break;
-    case ARITHMETIC_BF16:
-        step_kernel<ALGORITHM, ARITHMETIC_BF16, PHASE><<<grid, THREADS, 0, stream>>>(task);
-        break;
-    case ARITHMETIC_F16:
-        step_kernel<ALGORITHM, ARITHMETIC_F16, PHASE><<<grid, THREADS, 0, stream>>>(task);
-        break;
-    case ARITHMETIC_INT8:
-        step_kernel<ALGORITHM, ARITHMETIC_INT8, PHASE><<<grid, THREADS, 0, stream>>>(task);
-        break;
-    }
+    codec_dispatch(task.work.sources.codec, [&](auto codec) {
+        step_kernel<ALGORITHM, codec, PHASE><<<grid, THREADS, 0, stream>>>(task);
+    });
 }
 
 } // namespace
@@ -263,19 +245,8 @@ extern "C" int gpu_average(gpu_stream stream, const struct arithmetic_plan *plan
     if (begin >= end)
         return 0;
     const unsigned grid = grid_of(begin, end);
-    switch (sources->codec) {
-    case ARITHMETIC_F32:
-        average_kernel<ARITHMETIC_F32><<<grid, THREADS, 0, stream>>>(task, average);
-        break;
-    case ARITHMETIC_BF16:
-        average_kernel<ARITHMETIC_BF16><<<grid, THREADS, 0, stream>>>(task, average);
-        break;
-    case ARITHMETIC_F16:
-        average_kernel<ARITHMETIC_F16><<<grid, THREADS, 0, stream>>>(task, average);
-        break;
-    case ARITHMETIC_INT8:
-        average_kernel<ARITHMETIC_INT8><<<grid, THREADS, 0, stream>>>(task, average);
-        break;
-    }
+    codec_dispatch(sources->codec, [&](auto codec) {
+        average_kernel<codec><<<grid, THREADS, 0, stream>>>(task, average);
+    });
     return cudaGetLastError();
 }

@@ -6,29 +6,29 @@
 static void use_advantages(const struct loss_settings *settings, const struct loss_batch *batch,
                            float *advantage)
 {
-    double mean = 0, divisor = 1;
-    if (settings->advantages == LOSS_ADVANTAGES_BATCH && batch->n > 1) {
-        const struct statistics s = statistics_of(batch->advantages, batch->n, 1);
-        mean = s.mean;
-        divisor = element_advantage_divisor(s.m2, s.count);
-    } else if (settings->advantages == LOSS_ADVANTAGES_GIVEN) {
-        mean = (double)settings->advantage_mean;
-        divisor = (double)settings->advantage_deviation + 1e-8;
-    }
+    struct statistics own = {0};
+    if (settings->advantages == LOSS_ADVANTAGES_BATCH)
+        own = statistics_of(batch->advantages, batch->n, 1);
+    const struct loss_centre centre = element_loss_centre(settings, own);
     for (size_t i = 0; i < batch->n; i++)
-        advantage[i] = element_advantage_used(batch->advantages[i], mean, divisor);
+        advantage[i] = element_advantage_used(batch->advantages[i], centre.mean, centre.divisor);
 }
 
-/* 1 - var(targets - old) / var(targets). */
+/* Of targets - old values. */
+static double error_at(const struct loss_batch *batch, size_t i)
+{
+    return (double)element_value_error(batch->targets[i], batch->old_values[i]);
+}
+
 static double explained_variance(const struct loss_batch *batch)
 {
     const struct statistics targets = statistics_of(batch->targets, batch->n, 1);
     const double n = (double)batch->n;
     double mean = 0, m2 = 0;
     for (size_t i = 0; i < batch->n; i++)
-        mean = element_mean_add(mean, (double)(batch->targets[i] - batch->old_values[i]), n);
+        mean = element_mean_add(mean, error_at(batch, i), n);
     for (size_t i = 0; i < batch->n; i++)
-        m2 = element_m2_add(m2, (double)(batch->targets[i] - batch->old_values[i]), mean);
+        m2 = element_m2_add(m2, error_at(batch, i), mean);
     return element_explained_variance(targets.m2, m2);
 }
 

@@ -7,15 +7,6 @@ float policy_log_probability(const struct policy *policy, const float *head, con
     return element_policy_log(policy, head, action, entropy);
 }
 
-void policy_backward(const struct policy *policy, const float *head, const float *action,
-                     const struct policy_slope *slope, float *d_head, float *d_log_std)
-{
-    element_policy_backward(policy, head, action, slope, d_head);
-    for (size_t i = 0; policy->gaussian && i < policy->action_dim; i++)
-        d_log_std[i] +=
-            element_gaussian_log_std_slope(slope, action[i], head[i], policy->log_std[i]);
-}
-
 float policy_sample(const struct policy *policy, const float *head, struct chance *chance,
                     float *action)
 {

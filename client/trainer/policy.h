@@ -12,11 +12,6 @@
 float policy_log_probability(const struct policy *policy, const float *head, const float *action,
                              float *entropy);
 
-/* Adds to d_head (and d_log_std) the derivative of d_log * log-probability + d_entropy * entropy.
- */
-void policy_backward(const struct policy *policy, const float *head, const float *action,
-                     const struct policy_slope *slope, float *d_head, float *d_log_std);
-
 /* Draws an action and returns its log-probability. */
 float policy_sample(const struct policy *policy, const float *head, struct chance *chance,
                     float *action);
