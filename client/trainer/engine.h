@@ -21,7 +21,7 @@ struct rollout;
 
 /* Why a call failed, in words that say what to do. */
 struct engine_reason {
-    char text[256];
+    char text[400];
 };
 
 struct engine_options {
@@ -76,7 +76,6 @@ struct engine_losses {
     double old_approx_kl;
     double clip_fraction;
     double weight;
-    double explained_variance;
 };
 
 struct engine_state; /* the backend's own */

@@ -283,8 +283,7 @@ static gradweir_status compute_gradient(struct engine_state *state,
                                      .approx_kl = r->approx_kl,
                                      .old_approx_kl = r->old_approx_kl,
                                      .clip_fraction = r->clip_fraction,
-                                     .weight = r->weight_mean,
-                                     .explained_variance = r->explained_variance};
+                                     .weight = r->weight_mean};
     return GRADWEIR_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "client/trainer/evaluation.h"
 #include "client/trainer/pace.h"
 #include "client/trainer/train_checks.h"
+#include "client/trainer/train_device.h"
 #include "client/trainer/train_loop.h"
 #include "client/trainer/train_run.h"
 #include "client/trainer/train_summary.h"
@@ -129,6 +130,8 @@ static int run_program(int argc, char **argv)
         status = train_check_options(&settings, &reason);
     if (status == GRADWEIR_OK)
         status = train_check_files(&settings, &reason);
+    if (status == GRADWEIR_OK)
+        status = train_check_device(&settings, &reason);
     if (status != GRADWEIR_OK) {
         fprintf(stderr, "gradweir-train: %s\n", reason.text);
         return 2;

@@ -4,6 +4,7 @@
 #include "client/trainer/pace.h"
 #include "client/trainer/reward_share.h"
 #include "client/trainer/rollout.h"
+#include "client/trainer/train_device.h"
 #include "client/trainer/update.h"
 
 #include <stdio.h>
@@ -84,26 +85,6 @@ static gradweir_status run_until_over(struct rollout *rollout, struct update *up
             break;
     }
     return status == GRADWEIR_OK ? learner->flush(learner) : status;
-}
-
-const struct engine *train_engine(const struct train_settings *settings,
-                                  const struct network *network, uint64_t worker,
-                                  struct engine_options *options, struct engine_reason *reason)
-{
-    *options = (struct engine_options){
-        .network = network,
-        .environment = settings->environment,
-        .steps = settings->rollout,
-        .environments = settings->envs,
-        .minibatch_max = update_minibatch_max(settings),
-        .seed = settings->seed,
-        .worker = worker,
-        .gamma = (float)settings->gamma,
-        .lambda = (float)settings->lambda,
-        .vtrace = settings->vtrace,
-        .decoupled = settings->decoupled,
-    };
-    return engine_parse("cpu", options, reason);
 }
 
 static struct engine_reason why(struct engine_running running)

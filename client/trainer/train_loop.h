@@ -24,12 +24,6 @@ struct train_outcome {
     struct engine_reason reason; /* of the engine, when it is what failed; else "" */
 };
 
-/* What the settings ask of the engine of that worker, whose network is borrowed. NULL, with the
- * reason, for a device that nobody knows or this build is without. */
-const struct engine *train_engine(const struct train_settings *settings,
-                                  const struct network *network, uint64_t worker,
-                                  struct engine_options *options, struct engine_reason *reason);
-
 /* Trains as worker number `worker` (0, 1, ...). A failure of the learner or the engine is returned
  * as it is; GRADWEIR_ERR_NO_MEMORY when there is none at the start. */
 gradweir_status train_loop(const struct train_settings *settings, uint64_t worker,

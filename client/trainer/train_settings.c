@@ -153,6 +153,13 @@ static gradweir_status settle(struct train_settings *settings, struct train_reas
                  (unsigned long long)(settings->envs * settings->rollout));
         return GRADWEIR_ERR_INVALID;
     }
+    if (settings->envs * settings->rollout > INT32_MAX) {
+        snprintf(reason->text, sizeof(reason->text),
+                 "--envs %llu --rollout %llu: a rollout is at most %d samples, envs x rollout",
+                 (unsigned long long)settings->envs, (unsigned long long)settings->rollout,
+                 INT32_MAX);
+        return GRADWEIR_ERR_INVALID;
+    }
     if (settings->local && settings->workers != 1) {
         snprintf(reason->text, sizeof(reason->text), "--local: is for one worker, not %llu",
                  (unsigned long long)settings->workers);

@@ -59,6 +59,8 @@ struct train_settings {
     uint64_t evaluate; /* fresh episodes at the end */
     uint64_t pace_ms;
 
+    const char *device;     /* cpu, cuda or cuda:N */
+    const char *env_device; /* cpu or cuda */
     uint64_t envs;
     uint64_t rollout;
     uint64_t epochs;
@@ -104,7 +106,7 @@ void train_settings_init(struct train_settings *settings);
  * borrowed from argv. On failure `reason` [size] says which option, what range, and the nearest
  * name of an unknown one. `--help` gives GRADWEIR_ERR_STOPPED. */
 struct train_reason {
-    char text[256];
+    char text[448];
 };
 gradweir_status train_settings_parse(struct train_settings *settings, int argc, char **argv,
                                      struct train_reason *reason);

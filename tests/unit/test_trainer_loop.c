@@ -1,6 +1,7 @@
 #include "client/trainer/blas.h"
 #include "client/trainer/overseer.h"
 #include "client/trainer/rollout.h"
+#include "client/trainer/train_device.h"
 #include "client/trainer/train_loop.h"
 #include "client/trainer/train_summary.h"
 #include "client/trainer/update.h"
