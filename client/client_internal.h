@@ -12,7 +12,8 @@
  *   client_wait.c    push, pull, wait
  *   client_pull.c    pulls with options: boxes, bfloat16, only if newer
  *   client_events.c  what happened; reports
- *   client_ask.c     status, tune, texts */
+ *   client_ask.c     status, tune, texts
+ *   client_swap.c    rounds in which the ranks of a group swap bytes */
 #ifndef GRADWEIR_CLIENT_CLIENT_INTERNAL_H
 #define GRADWEIR_CLIENT_CLIENT_INTERNAL_H
 
@@ -74,6 +75,9 @@ struct gradweir_client {
     char failed_text[TEXT_MAX];
     bool tuned;
     struct message_tuned tuned_answer;
+
+    struct swap_round *swap; /* that is waited for, or NULL */
+    uint32_t called;         /* ranks that wait to come into this worker's group, a bit each */
 
     struct session session;
     struct session_actions actions;
@@ -218,6 +222,21 @@ void client_send_layout(struct gradweir_client *client);
 
 /* Forgets what content came so far: the next one that is asked for is then told from it. */
 gradweir_status client_fresh_content(struct gradweir_client *client);
+
+/* client_swap.c. A round: `say` as message_swap tells, without instance and identity. All that came
+ * have given as many bytes as this rank; all: room for ranks x bytes, by rank. ERR_TIMEOUT: no
+ * answer at the deadline; else as message_swapped. */
+struct swap_round {
+    const struct message_swap *say;
+    uint8_t *all;
+    uint64_t meeting;
+    uint32_t asked, here, got; /* bits */
+    bool done;
+    gradweir_status status;
+};
+gradweir_status client_swap(struct gradweir_client *client, struct message_swap *say,
+                            uint64_t deadline_ns, struct swap_round *round);
+void client_swapped(struct gradweir_client *client, const struct message_swapped *swapped);
 
 /* client_wait.c. What a push says leaves with the next turn, the caller's to make. */
 gradweir_status client_push(struct gradweir_client *client,

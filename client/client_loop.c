@@ -161,6 +161,8 @@ static void message_came(struct gradweir_client *client, const struct message *m
             client_send_parts(client);
         return;
     case MESSAGE_PAGE: content_add(client->assembler, &message->page); return;
+    case MESSAGE_SWAPPED: client_swapped(client, &message->swapped); return;
+    case MESSAGE_CALLED: client->called |= message->called.waiting; return;
     case MESSAGE_TUNED:
         client->tuned = true;
         client->tuned_answer = message->tuned;

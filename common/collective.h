@@ -66,6 +66,8 @@ struct collective_options {
     uint32_t generation;  /* the same at all ranks, another for each join of the same exchange */
     collective_exchange exchange;
     void *exchange_context; /* borrowed until leave */
+    /* How sentences call the ranks: by rank of the join, of so many. 0: as they join. */
+    uint32_t called[COLLECTIVE_RANKS_MAX], called_of;
 };
 
 struct collective_info {
@@ -73,6 +75,7 @@ struct collective_info {
     uint32_t names[COLLECTIVE_RANKS_MAX]; /* by rank: what it joined with */
     uint64_t step_least, step_most;       /* the last steps done, as of the last roll-call */
     bool broken;                          /* only shrink and leave are left */
+    bool left_out;                        /* and shrink neither: the others have gone on */
 };
 
 struct collective;

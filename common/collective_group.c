@@ -20,11 +20,11 @@ static uint32_t absent(const struct collective *group, const bool *asked, char *
             continue;
         if (used < size)
             used += (size_t)snprintf(text + used, size - used, "%srank %" PRIu32,
-                                     n == 0 ? "" : ", ", r);
+                                     n == 0 ? "" : ", ", group_called(group, r));
         n++;
     }
     if (used < size)
-        snprintf(text + used, size - used, " of %" PRIu32, group->options.ranks);
+        snprintf(text + used, size - used, " of %" PRIu32, group_called_of(group));
     return n;
 }
 
@@ -190,7 +190,8 @@ void collective_tell(const struct collective *group, struct collective_info *inf
                                      .ranks = group->ranks,
                                      .step_least = group->step_least,
                                      .step_most = group->step_most,
-                                     .broken = group->broken};
+                                     .broken = group->broken,
+                                     .left_out = group->left_out};
     memcpy(info->names, group->names, sizeof info->names);
 }
 

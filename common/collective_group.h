@@ -36,6 +36,17 @@ struct collective {
     size_t swapped_size;
 };
 
+/* How a sentence calls rank r of the join, and of how many it is. */
+static inline uint32_t group_called(const struct collective *group, uint32_t r)
+{
+    return group->options.called_of ? group->options.called[r] : r;
+}
+
+static inline uint32_t group_called_of(const struct collective *group)
+{
+    return group->options.called_of ? group->options.called_of : group->options.ranks;
+}
+
 /* The group's next round, among those in `here`; tells there who came. */
 gradweir_status group_exchange(struct collective *group, const void *mine, size_t bytes, void *all,
                                uint64_t deadline_ns);

@@ -68,8 +68,9 @@ static uint32_t missing(const struct collective *group, uint64_t begun_ns, char 
         if (used < size)
             used += (size_t)snprintf(text + used, size - used,
                                      "%srank %" PRIu32 " of %" PRIu32 ": step %s, %.1f s behind",
-                                     n == 0 ? "" : "; ", group->names[i], group->options.ranks,
-                                     step, (double)(clock_now_ns() - since_ns) / CLOCK_SECOND);
+                                     n == 0 ? "" : "; ", group_called(group, group->names[i]),
+                                     group_called_of(group), step,
+                                     (double)(clock_now_ns() - since_ns) / CLOCK_SECOND);
         n++;
     }
     return n;
@@ -90,7 +91,7 @@ gradweir_status group_call_roll(struct collective *group, gradweir_status *why)
         group->left_out = true;
         return fail(GRADWEIR_ERR_LOST,
                     "rank %" PRIu32 " of %" PRIu32 ": the others have gone on without it",
-                    group->options.rank, group->options.ranks);
+                    group_called(group, group->options.rank), group_called_of(group));
     }
     TRY(status);
     group->called = true;

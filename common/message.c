@@ -21,6 +21,8 @@ size_t message_used(const struct message *message)
     case MESSAGE_WHOLE: return USED(whole);
     case MESSAGE_CLOSE: return USED(close);
     case MESSAGE_FREED: return USED(freed);
+    case MESSAGE_CALLED: return USED(called);
+    case MESSAGE_SWAPPED: return offsetof(struct message, swapped.data) + message->swapped.bytes;
     default: return sizeof *message;
     }
 }

@@ -12,15 +12,14 @@
 #define GRADWEIR_COMMON_MESSAGE_H
 
 #include "common/record.h"
+#include "common/swap.h"
 
 enum {
     PROTOCOL_VERSION = 1, /* the newest we speak */
     PROTOCOL_OLDEST = 1,  /* the oldest we still understand */
     ADDRESS_MAX = 80,     /* "[ipv6]:port" and its NUL */
-    IDENTITY_MAX = 64,    /* a worker's name for people, e.g. "worker-3" */
     NONCE_BYTES = 16,
     TEXT_MAX = 512,
-    RANKS_MAX = 16,         /* of one group */
     RING_MAX = 256,         /* newest records that a member keeps */
     PAGE_BYTES_MAX = 32768, /* of a long content that travels as numbered pages */
     CONTENT_BYTES_MAX = 64 << 20
@@ -43,6 +42,9 @@ enum {
     X(TUNE_ASK, 13) /* anyone allowed: change a live setting */                                    \
     X(TUNED, 14)    /* coordinator: done, or why not */                                            \
     X(RANK, 15)     /* worker: my next JOIN is that of one rank of a group */                      \
+    X(SWAP, 16)     /* rank: these bytes of mine for all ranks, and theirs for me */               \
+    X(SWAPPED, 17)  /* coordinator: those of one rank, now that all are here; or why not */        \
+    X(CALLED, 18)   /* coordinator: ranks of your group want to come in */                         \
     X(ENLIST, 20)   /* shard: here I am */                                                         \
     X(MEMBER, 21)   /* coordinator: you are member K of N; a MODEL page stream follows */          \
     X(READY, 22)    /* shard: memory is there for this layout */                                   \
@@ -328,6 +330,9 @@ struct message {
     union {
         struct message_join join;
         struct message_rank rank;
+        struct message_swap swap;
+        struct message_swapped swapped;
+        struct message_called called;
         struct message_joined joined;
         struct message_denied denied;
         struct message_want want;

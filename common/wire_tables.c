@@ -65,6 +65,24 @@ static const struct field join[] = {U32(join.protocol_oldest, ANY),
                                     U32(join.outstanding_max, ANY)};
 static const struct field rank[] = {U32(rank.rank, RANKS_MAX - 1), ENUM(rank.ranks, 2, RANKS_MAX),
                                     U64(rank.incarnation), U64(rank.instance)};
+static const struct field swap[] = {TEXT(swap.identity),
+                                    U64(swap.meeting),
+                                    U32(swap.round, ANY),
+                                    U32(swap.rank, RANKS_MAX - 1),
+                                    ENUM(swap.ranks, 1, RANKS_MAX),
+                                    U32(swap.asked, (1 << RANKS_MAX) - 1),
+                                    U64(swap.instance),
+                                    U32(swap.patience_ms, SWAP_PATIENCE_MS_MAX),
+                                    BLOB(swap.data, swap.bytes, SWAP_BYTES_MAX)};
+static const struct field swapped[] = {I32(swapped.status),
+                                       U64(swapped.meeting),
+                                       U32(swapped.round, ANY),
+                                       U64(swapped.instance),
+                                       U32(swapped.asked, (1 << RANKS_MAX) - 1),
+                                       U32(swapped.here, (1 << RANKS_MAX) - 1),
+                                       U32(swapped.rank, RANKS_MAX - 1),
+                                       BLOB(swapped.data, swapped.bytes, SWAP_BYTES_MAX)};
+static const struct field called[] = {U32(called.waiting, (1 << RANKS_MAX) - 1)};
 static const struct field joined[] = {U64(joined.job),
                                       U32(joined.worker, WORKERS_MAX - 1),
                                       U64(joined.incarnation),
@@ -167,6 +185,9 @@ static const struct field moved[] = {U32(moved.shard, MEMBERS_MAX - 1), TEXT(mov
 static const struct field_table messages[] = {
     [MESSAGE_JOIN] = TABLE(join),
     [MESSAGE_RANK] = TABLE(rank),
+    [MESSAGE_SWAP] = TABLE(swap),
+    [MESSAGE_SWAPPED] = TABLE(swapped),
+    [MESSAGE_CALLED] = TABLE(called),
     [MESSAGE_JOINED] = TABLE(joined),
     [MESSAGE_DENIED] = TABLE(denied),
     [MESSAGE_WANT] = TABLE(want),

@@ -152,6 +152,8 @@ static void introduce(struct order *order, struct peer *peer, const struct order
         return;
     if (message.kind == MESSAGE_JOIN)
         joins_came(order, peer, &message.join);
+    else if (message.kind == MESSAGE_SWAP)
+        swaps_came(order, peer->number, &message.swap);
     else
         members_enlist(order, peer, &message.enlist);
 }
@@ -172,6 +174,7 @@ static bool anyone(struct order *order, struct peer *peer, const struct order_ev
     const struct message *message = event->message;
     switch (message->kind) {
     case MESSAGE_JOIN:
+    case MESSAGE_SWAP:
     case MESSAGE_ENLIST: introduce(order, peer, event); return true;
     case MESSAGE_RANK: ranks_came(order, peer, &message->rank); return true;
     case MESSAGE_WANT: want_came(order, peer->number, message->want.content); return true;

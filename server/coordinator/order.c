@@ -62,7 +62,8 @@ gradweir_status order_new(const struct order_options *options, struct order **ou
     order->peers = calloc(order->peers_max, sizeof *order->peers);
     order->status = calloc(1, STATUS_BYTES);
     order->slots_count = options->window_max + options->queue;
-    if (!order->peers || !order->status ||
+    order->swaps = swaps_new();
+    if (!order->peers || !order->status || !order->swaps ||
         content_assembler_new(CONTENT_BYTES_MAX, &order->assembler) != GRADWEIR_OK ||
         wire_decoder_new(&order->decoder) != GRADWEIR_OK) {
         order_free(order);
@@ -93,13 +94,14 @@ void order_free(struct order *order)
     for (uint32_t i = 0; order->peers && i < order->peers_max; i++)
         ranks_forget(&order->peers[i]);
     free(order->peers);
+    free(order->swaps);
     free(order);
 }
 
 uint32_t order_actions_max(const struct order_options *options)
 {
     const uint32_t slots = options->window_max + options->queue;
-    return 64 + options->ring * options->shards + 12 * slots +
+    return 64 + RANKS_MAX * (RANKS_MAX + 2) + options->ring * options->shards + 12 * slots +
            24 * (options->workers_max + options->shards);
 }
 
@@ -238,6 +240,7 @@ void order_step(struct order *order, const struct order_event *event, struct ord
     case ORDER_TICK: break;
     }
     take_over_tick(order);
+    swaps_tick(order);
     if (order->phase == PHASE_ACT && !order->stopped && !order->inert)
         follow(order);
     if (order->draining && !order->stopped && !order->inert)
@@ -259,6 +262,8 @@ int64_t order_next(const struct order *order)
         next = rounds_next(order);
     if (take_over_next(order) < next)
         next = take_over_next(order);
+    if (swaps_next(order) < next)
+        next = swaps_next(order);
     const bool waiting = places_waiting(order) > 0;
     const uint32_t workers = order->ledger.workers_count;
     for (uint32_t i = sets_next(order->sets.lost, 0, workers); i < workers;

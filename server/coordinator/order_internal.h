@@ -9,6 +9,7 @@
  *   rebuild.c       its state from what they hold
  *   joins.c         who takes part, under which incarnation
  *   ranks.c         groups: several connections that are one worker
+ *   swaps.c         rounds in which ranks swap bytes, and meet
  *   describes.c     what they say of their shares of one gradient
  *   places.c        slots: who has room
  *   queue_fit.c     how many there are, by queue_bytes_max
@@ -163,6 +164,7 @@ struct order {
     uint32_t layout_peer; /* who was asked for it; 0: nobody */
     uint32_t parts_peer;  /* who was asked for its parts; 0: nobody */
     int64_t parts_ns;     /* since when */
+    struct swaps *swaps;
 
     struct peer *peers;
     uint32_t peers_max;
@@ -314,6 +316,16 @@ void ranks_describe(struct order *order, uint32_t slot, uint32_t rank,
 bool ranks_own(const struct order *order, const struct peer *peer);
 void ranks_forget(struct peer *peer);
 void ranks_mirror(struct order *order); /* what its first rank hears, all hear */
+
+/* swaps.c. Rounds are kept in memory that is taken at order_new. */
+struct swaps *swaps_new(void);
+void swaps_came(struct order *order, uint32_t peer, const struct message_swap *swap);
+void swaps_lost(struct order *order, uint32_t peer);
+void swaps_tick(struct order *order);
+int64_t swaps_next(const struct order *order); /* INT64_MAX: no round is open */
+/* The i-th meeting that waits: whose, for which ranks (bits), of how many; false: there is none. */
+bool swaps_waiting(const struct order *order, uint32_t i, const char **identity, uint32_t *missing,
+                   uint32_t *ranks);
 
 /* places.c */
 void places_ask(struct order *order, const struct name *name, bool had_one);

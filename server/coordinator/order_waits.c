@@ -133,6 +133,18 @@ static void wait_landings(struct waits *waits)
     }
 }
 
+/* Ranks that have not come to where the others meet. */
+static void wait_meetings(struct waits *waits)
+{
+    const char *identity;
+    uint32_t missing, ranks;
+    for (uint32_t i = 0; swaps_waiting(waits->order, i, &identity, &missing, &ranks); i++)
+        for (uint32_t r = 0; missing >> r; r++)
+            if (missing >> r & 1)
+                wait_line(waits, "the ranks of %s meet: they wait for rank %u of %u", identity, r,
+                          ranks);
+}
+
 /* Groups that are not whole: before they are in, and behind the loss of a rank. */
 static void wait_ranks(struct waits *waits)
 {
@@ -240,6 +252,7 @@ void order_waits(const struct order *order, int64_t now_ns, struct page *page)
     wait_beginning(&waits);
     wait_shards(&waits);
     wait_ranks(&waits);
+    wait_meetings(&waits);
     wait_shares(&waits);
     wait_landings(&waits);
     wait_places(&waits);

@@ -28,20 +28,20 @@ static bool belongs_to(const char *joining, const char *identity)
            (joining[length] == 0 || joining[length] == '/');
 }
 
-static bool may_join(struct order *order, uint32_t peer, const char *identity,
-                     struct message_join *join)
+/* joining: IDENTITY_MAX bytes of the message; "" becomes the key's name. */
+static bool may_join(struct order *order, uint32_t peer, const char *identity, char *joining)
 {
     char text[TEXT_MAX];
     if (is_server(identity)) {
         snprintf(text, sizeof text, "the key of %s is no worker's", identity);
         return deny(order, peer, text);
     }
-    if (join->identity[0] == 0)
-        snprintf(join->identity, sizeof join->identity, "%s", identity);
-    if (memchr(join->identity, 0, sizeof join->identity) && belongs_to(join->identity, identity))
+    if (joining[0] == 0)
+        snprintf(joining, IDENTITY_MAX, "%s", identity);
+    if (memchr(joining, 0, IDENTITY_MAX) && belongs_to(joining, identity))
         return true;
-    snprintf(text, sizeof text, "the key of %s cannot join as %.*s", identity,
-             (int)sizeof join->identity, join->identity);
+    snprintf(text, sizeof text, "the key of %s cannot join as %.*s", identity, IDENTITY_MAX,
+             joining);
     return deny(order, peer, text);
 }
 
@@ -60,6 +60,9 @@ bool proven(struct order *order, uint32_t peer, const char *identity, struct mes
 {
     if (!identity || identity[0] == 0)
         return true;
-    return message->kind == MESSAGE_JOIN ? may_join(order, peer, identity, &message->join)
-                                         : may_enlist(order, peer, identity, &message->enlist);
+    switch (message->kind) {
+    case MESSAGE_JOIN: return may_join(order, peer, identity, message->join.identity);
+    case MESSAGE_SWAP: return may_join(order, peer, identity, message->swap.identity);
+    default: return may_enlist(order, peer, identity, &message->enlist);
+    }
 }

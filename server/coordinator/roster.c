@@ -132,6 +132,7 @@ void roster_lost(struct order *order, uint32_t number)
     }
     if (order->parts_peer == number)
         order->parts_peer = 0;
+    swaps_lost(order, number);
     if (peer->state == PEER_WORKER && peer->rank.ranks > 0) {
         ranks_lost(order, peer);
     } else if (peer->state == PEER_WORKER && order->workers[peer->index].peer == number) {

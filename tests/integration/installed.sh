@@ -28,7 +28,7 @@ export LD_LIBRARY_PATH
 needs=$(sed -n 's/^Requires.private: //p' "$pc/gradweir.pc")
 # shellcheck disable=SC2046,SC2086
 cc -std=c11 $flags hello.c $(pkg-config --cflags gradweir) "$LD_LIBRARY_PATH/libgradweir.a" \
-    $(pkg-config --libs $needs) -lm -pthread -o c_static
+    $(pkg-config --libs $needs) $(sed -n 's/^Libs.private: //p' "$pc/gradweir.pc") -o c_static
 
 cat >CMakeLists.txt <<'LISTS'
 cmake_minimum_required(VERSION 3.25)
