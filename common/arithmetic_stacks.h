@@ -57,36 +57,67 @@ static void fetch(const struct stripe *s, uint32_t k)
         __builtin_prefetch(x + i, 0, 2);
 }
 
-/* Two entries, the newer first, and what is summed then is a front. */
+/* The beginning of a sum: two of its terms. */
+static void two_terms(float weight, const float *x, float other_weight, const float *y, size_t n,
+                      float *sum)
+{
+    INDEPENDENT
+    for (size_t i = 0; i < n; i++)
+        sum[i] = (0.0f + weight * x[i]) + other_weight * y[i];
+}
+
+/* What is kept of the sum so far, from entry k on. The oldest entry of a full window is not in the
+ * next one, so nobody would read its front. */
+static void turn_keep(const struct stripe *s, uint32_t k, const float *sum)
+{
+    const struct arithmetic_stacks *stacks = &s->plan->stacks;
+    if ((s->first + k) % stacks->every == 0 && (k > 0 || s->plan->entries_n < stacks->window))
+        stream(front_at(s, s->first + k), sum, s->n);
+}
+
+/* One entry into the sum, or as the first of it. */
+static void turn_one(const struct stripe *s, uint32_t k, float *sum)
+{
+    float room[CHUNK];
+    const float weight = s->plan->entries[k].weight, *x = stripe_source(s, k, room);
+    if (k + 1 < s->plan->entries_n) {
+        add_term(weight, x, s->n, sum, NULL);
+        return;
+    }
+    INDEPENDENT
+    for (size_t i = 0; i < s->n; i++)
+        sum[i] = 0.0f + weight * x[i];
+}
+
+/* Two entries, the newer first. */
 static void turn_pair(const struct stripe *s, uint32_t k, float *sum)
 {
     float room[CHUNK], room_older[CHUNK];
     const float weight = s->plan->entries[k].weight, *x = stripe_source(s, k, room),
                 older_weight = s->plan->entries[k - 1].weight,
                 *older = stripe_source(s, k - 1, room_older);
+    if (k + 1 == s->plan->entries_n) {
+        two_terms(weight, x, older_weight, older, s->n, sum);
+        return;
+    }
     INDEPENDENT
     for (size_t i = 0; i < s->n; i++)
         sum[i] = (sum[i] + weight * x[i]) + older_weight * older[i];
-    stream(front_at(s, s->first + k - 1), sum, s->n);
 }
 
 static void stripe_turn(const struct stripe *s)
 {
-    float room[CHUNK], *sum = s->sum;
     const uint32_t every = s->plan->stacks.every;
-    memset(sum, 0, s->n * sizeof *sum);
     for (uint32_t k = s->plan->entries_n; k-- > 0;) {
         if (k >= 3) {
             fetch(s, k - 2);
             fetch(s, k - 3);
         }
-        if (k > 0 && (s->first + k) % every != 0 && (s->first + k - 1) % every == 0) {
-            turn_pair(s, k--, sum);
-            continue;
-        }
-        add_term(s->plan->entries[k].weight, stripe_source(s, k, room), s->n, sum, NULL);
-        if ((s->first + k) % every == 0)
-            stream(front_at(s, s->first + k), sum, s->n);
+        if (k > 0 && (s->first + k) % every != 0 && (s->first + k - 1) % every == 0)
+            turn_pair(s, k--, s->sum);
+        else
+            turn_one(s, k, s->sum);
+        turn_keep(s, k, s->sum);
     }
     stream_end();
 }
@@ -131,6 +162,17 @@ static void slide_one(const struct stripe *s, const float *front, float front_we
     }
 }
 
+/* In a window of two a stripe turns at every other step, so its back is of one entry, and nobody
+ * reads it: the newer entry, and of the older one the front or the entry itself. */
+static void slide_two(const struct stripe *s, const float *front, float front_weight)
+{
+    float room[CHUNK], old_room[CHUNK];
+    const struct arithmetic_entry *entries = s->plan->entries;
+    const float *y = front ? front : stripe_source(s, 0, old_room);
+    two_terms(entries[1].weight, stripe_source(s, 1, room),
+              front ? front_weight : entries[0].weight, y, s->n, s->sum);
+}
+
 static void stripe_slide(const struct stripe *s, const struct arithmetic_age *age)
 {
     const struct arithmetic_stacks *stacks = &s->plan->stacks;
@@ -139,6 +181,10 @@ static void stripe_slide(const struct stripe *s, const struct arithmetic_age *ag
     const bool begins = age->behind == stacks->fresh;
     const float *back = s->sources->back + s->at, weight = age->weight;
     float room[CHUNK], *sum = s->sum;
+    if (stacks->fresh == 1 && stacks->window == 2 && s->plan->entries_n == 2) {
+        slide_two(s, p < turned ? front_at(s, p) : NULL, weight);
+        return;
+    }
     if (stacks->fresh == 1 && !begins && p < turned && p - s->first < 2) {
         slide_one(s, front_at(s, p), weight, p > s->first);
         return;
