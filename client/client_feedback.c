@@ -5,7 +5,7 @@
  *
  * A gradient with a NaN, an Inf or an element above magnitude_max will be NOT_FINITE, and must
  * leave nothing behind, or it would spoil all that follow. The client sees it as soon as the
- * servers do: from the block where it shows on r stays out of it, and what was taken before is
+ * servers do: from the piece where it shows on r stays out of it, and what was taken before is
  * undone. */
 #include "client/client_feedback.h"
 
@@ -74,23 +74,20 @@ static float *rest_at(const struct gradweir_client *client, uint64_t first)
 }
 
 void client_feedback_encode(struct client_encoding *encoding, const float *from, uint64_t first,
-                            uint64_t n, struct arithmetic_measure *measured)
+                            uint64_t n, struct arithmetic_running *running)
 {
     const struct gradweir_client *client = encoding->client;
     const enum arithmetic_codec codec = encoding->codec;
     uint8_t *to = client->buffers[encoding->buffer] + codec_bytes(codec, first);
     const bool owes = client->rest && !encoding->refused;
-    if (owes)
-        client->arithmetic->encode_rest(codec, from, (size_t)n, rest_at(client, first), to);
-    else
-        client->arithmetic->encode(codec, 1.0f, from, (size_t)n, to);
-    client->arithmetic->measure(codec, to, (size_t)n, measured);
+    client->arithmetic->encode_on(codec, from, (size_t)n, owes ? rest_at(client, first) : NULL, to,
+                                  running);
     if (!owes)
         return;
     encoding->owed = first + n;
     encoding->refused =
-        !arithmetic_finite(measured->largest_bits) ||
-        (double)arithmetic_largest(measured->largest_bits) > client->session.magnitude_max;
+        !arithmetic_finite(running->largest_bits) ||
+        (double)arithmetic_largest(running->largest_bits) > client->session.magnitude_max;
 }
 
 /* r = (r + decode(pushed)) - g, but where nothing was taken. */

@@ -11,9 +11,9 @@ gradweir_status client_feedback_take(struct gradweir_client *client);
 void client_feedback_free(struct gradweir_client *client);
 
 /* Elements [first, first + n), at most a block, into the send buffer, with what is owed of them;
- * and their measure there. */
+ * their measure goes on in *running. */
 void client_feedback_encode(struct client_encoding *encoding, const float *from, uint64_t first,
-                            uint64_t n, struct arithmetic_measure *measured);
+                            uint64_t n, struct arithmetic_running *running);
 
 /* The gradient will not be admitted: an element of it is not finite, or above the job's
  * magnitude_max. The rest is again what it was, to within

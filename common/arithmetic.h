@@ -185,6 +185,10 @@ struct arithmetic {
     void (*encode_rest)(enum arithmetic_codec codec, const float *from, size_t n, float *rest,
                         void *to);
 
+    /* encode_rest (rest NULL: encode, with a scale of 1), and measure_on of what came of it. */
+    void (*encode_on)(enum arithmetic_codec codec, const float *from, size_t n, float *rest,
+                      void *to, struct arithmetic_running *running);
+
     /* to[i] += decode(from)[i]: mass that was sent comes back. */
     void (*decode_add)(enum arithmetic_codec codec, const void *from, size_t n, float *to);
 

@@ -108,6 +108,12 @@ ELEMENT int8_t element_to_int8(float x, float inverse)
     return (int8_t)(int32_t)(shifted - 0x4b400000u);
 }
 
+/* The same integer as a float: what is behind the 1.5 × 2^23, exactly. */
+ELEMENT float element_int8_steps(float x, float inverse)
+{
+    return (x * inverse + 12582912.0f) - 12582912.0f;
+}
+
 ELEMENT float element_from_int8(int8_t q, float scale)
 {
     return (float)q * scale;

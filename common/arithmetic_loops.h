@@ -70,7 +70,15 @@ static void measure_on(enum arithmetic_codec codec, const void *data, size_t n,
 {
     float room[CHUNK];
     if (codec == ARITHMETIC_INT8) {
-        measure_int8(data, n, &running->lanes[0], &running->largest_bits);
+        measure_int8(data, n, running);
+        return;
+    }
+    if (codec == ARITHMETIC_BF16) {
+        measure_halves(ARITHMETIC_BF16, data, n, running);
+        return;
+    }
+    if (codec == ARITHMETIC_F16) {
+        measure_halves(ARITHMETIC_F16, data, n, running);
         return;
     }
     for (size_t i = 0; i < n; i += CHUNK) {
@@ -79,6 +87,20 @@ static void measure_on(enum arithmetic_codec codec, const void *data, size_t n,
         squares_add(running->lanes, x, some);
         running->largest_bits = largest_of(x, some, running->largest_bits);
     }
+}
+
+static void encode_on(enum arithmetic_codec codec, const float *from, size_t n, float *rest,
+                      void *to, struct arithmetic_running *running)
+{
+    if (codec == ARITHMETIC_INT8) {
+        encode_int8(1.0f, from, n, rest, to, running);
+        return;
+    }
+    if (rest)
+        encode_rest(codec, from, n, rest, to);
+    else
+        encode(codec, 1.0f, from, n, to);
+    measure_on(codec, to, n, running);
 }
 
 static void measure(enum arithmetic_codec codec, const void *data, size_t n,

@@ -293,6 +293,7 @@ const struct arithmetic ARITHMETIC_SET = {
     .encode = encode,
     .decode = decode,
     .encode_rest = encode_rest,
+    .encode_on = encode_on,
     .decode_add = decode_add,
     .measure = measure,
     .measure_on = measure_on,

@@ -130,6 +130,58 @@ Test(codec, a_measure_is_that_of_what_is_decoded)
         }
 }
 
+/* Piece by piece, with a number that is none somewhere at every fourth seed. */
+static void encode_by_pieces(const struct arithmetic *set, enum arithmetic_codec codec,
+                             struct random *random, const float *x, float *rest, uint8_t *wire,
+                             struct arithmetic_measure *measure)
+{
+    struct arithmetic_running running = {.largest_bits = 0};
+    for (size_t at = 0; at < N;) {
+        const size_t want = CODEC_BLOCK * (1 + random_below(random, 4));
+        const size_t some = N - at < want ? N - at : want;
+        set->encode_on(codec, x + at, some, rest ? rest + at : NULL, wire + codec_bytes(codec, at),
+                       &running);
+        at += some;
+    }
+    arithmetic_running_end(&running, measure);
+}
+
+Test(codec, an_encoding_by_pieces_measures_what_it_made)
+{
+    static float x[N], rest[2][N];
+    static uint8_t wire[2][4 * N];
+    for (uint64_t seed = 1; seed <= SEEDS; seed++)
+        for (size_t k = 0; k < 8; k++) {
+            const enum arithmetic_codec codec = codecs[k / 2];
+            const bool owes = k % 2;
+            struct random random;
+            struct arithmetic_measure expected, got;
+            random_init(&random, seed);
+            draw_all(&random, x, N);
+            draw_all(&random, rest[0], N);
+            if (seed % 4 == 0)
+                x[random_below(&random, N)] = seed % 8 ? INFINITY : NAN;
+            memcpy(rest[1], rest[0], sizeof rest[0]);
+            memset(wire, 0, sizeof wire);
+            if (owes)
+                arithmetic_scalar.encode_rest(codec, x, N, rest[0], wire[0]);
+            else
+                arithmetic_scalar.encode(codec, 1, x, N, wire[0]);
+            arithmetic_scalar.measure(codec, wire[0], N, &expected);
+            for (size_t i = 0; arithmetic_at(i); i++) {
+                float owed[N];
+                memcpy(owed, rest[1], sizeof owed);
+                encode_by_pieces(arithmetic_at(i), codec, &random, x, owes ? owed : NULL, wire[1],
+                                 &got);
+                cr_assert_arr_eq(wire[0], wire[1], sizeof wire[0]);
+                cr_assert_arr_eq(owed, owes ? rest[0] : rest[1], sizeof owed);
+                cr_assert_eq(got.largest_bits, expected.largest_bits, "%s, seed %lu",
+                             codec_name(codec), seed);
+                cr_assert(got.sum_squares == expected.sum_squares || seed % 4 == 0);
+            }
+        }
+}
+
 Test(codec, the_bits_of_int8_are_these)
 {
     static const float x[4] = {1.27f, -0.005f, 0.015f, 0};
