@@ -53,6 +53,29 @@ struct array array_of(const void *data, size_t bytes, size_t shift)
     return array;
 }
 
+float *here(const struct array *array)
+{
+    return (float *)(void *)array->host;
+}
+
+float *there(const struct array *array)
+{
+    return (float *)(void *)array->device;
+}
+
+struct array floats_new(struct random *random, size_t n)
+{
+    return array_new(n * sizeof(float), random_below(random, 5) * sizeof(float));
+}
+
+struct array floats_uniform(struct random *random, size_t n, float least, float most)
+{
+    struct array array = floats_new(random, n);
+    fill_uniform(random, here(&array), n, least, most);
+    array_send(&array);
+    return array;
+}
+
 void fill_floats(struct random *random, float *to, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

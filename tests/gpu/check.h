@@ -26,6 +26,14 @@ void array_end(struct array *array);
 void array_send(struct array *array);                                /* host to device */
 struct array array_of(const void *data, size_t bytes, size_t shift); /* new, with these bytes */
 
+/* The array as floats, on either side; and any side's as whatever a call wants. */
+float *here(const struct array *array);
+float *there(const struct array *array);
+
+/* n floats, on both sides, off alignment by chance. */
+struct array floats_new(struct random *random, size_t n); /* poison */
+struct array floats_uniform(struct random *random, size_t n, float least, float most);
+
 /* Numbers for arrays. */
 void fill_floats(struct random *random, float *to,
                  size_t n); /* both signs, 16 powers of two around 1 */
@@ -53,7 +61,8 @@ void expect(bool holds, const char *what, uint64_t number);
 void expect_ran(int error, const char *what, uint64_t number);
 
 /* Tables of the files. Each ends with a NULL name. */
-extern const struct check checks_codec[], checks_step[];
+extern const struct check checks_codec[], checks_step[], checks_learn[], checks_layers[],
+    checks_environment[];
 
 /* Failures so far, and the largest deviation expect_near has seen since the last call. */
 uint64_t check_failures(void);

@@ -90,9 +90,8 @@ static void run_encode(struct random *random)
         struct array from = array_of(x, n * sizeof *x, draw_shift(random, ARITHMETIC_F32));
         struct array to = array_new(bytes, draw_shift(random, (enum arithmetic_codec)codec));
         struct measured made = measured_new(n);
-        expect_ran(gpu_encode(memory_stream(), (enum arithmetic_codec)codec,
-                              (float *)(void *)from.device, n, scale, to.device,
-                              (double *)(void *)made.sums.device,
+        expect_ran(gpu_encode(memory_stream(), (enum arithmetic_codec)codec, there(&from), n, scale,
+                              to.device, (double *)(void *)made.sums.device,
                               (uint32_t *)(void *)made.largest.device),
                    "encode", n);
         arithmetic_choose(NULL)->encode((enum arithmetic_codec)codec, scale, x, n, to.host);
@@ -116,9 +115,9 @@ static void run_encode_nan(struct random *random)
         struct array to = array_new(codec_bytes((enum arithmetic_codec)codec, n), 0);
         struct array sums = array_new(arithmetic_blocks(n) * sizeof(double), 0);
         struct array largest = array_new(arithmetic_blocks(n) * sizeof(uint32_t), 0);
-        expect_ran(gpu_encode(memory_stream(), (enum arithmetic_codec)codec,
-                              (float *)(void *)from.device, n, 1.0f, to.device,
-                              (double *)(void *)sums.device, (uint32_t *)(void *)largest.device),
+        expect_ran(gpu_encode(memory_stream(), (enum arithmetic_codec)codec, there(&from), n, 1.0f,
+                              to.device, (double *)(void *)sums.device,
+                              (uint32_t *)(void *)largest.device),
                    "encode of a NaN", n);
         memory_fetch(largest.host, largest.device, largest.bytes);
         for (size_t b = 0; b < arithmetic_blocks(n); b++)
@@ -143,15 +142,14 @@ static void run_decode(struct random *random)
         array_send(&from);
         struct array to = array_new(n * sizeof(float), draw_shift(random, ARITHMETIC_F32));
         struct measured made = measured_new(n);
-        expect_ran(gpu_decode(memory_stream(), (enum arithmetic_codec)codec, from.device, n,
-                              (float *)(void *)to.device),
-                   "decode", n);
+        expect_ran(
+            gpu_decode(memory_stream(), (enum arithmetic_codec)codec, from.device, n, there(&to)),
+            "decode", n);
         expect_ran(gpu_measure(memory_stream(), (enum arithmetic_codec)codec, from.device, n,
                                (double *)(void *)made.sums.device,
                                (uint32_t *)(void *)made.largest.device),
                    "measure", n);
-        arithmetic_choose(NULL)->decode((enum arithmetic_codec)codec, from.host, n,
-                                        (float *)(void *)to.host);
+        arithmetic_choose(NULL)->decode((enum arithmetic_codec)codec, from.host, n, here(&to));
         expect_same(&to, codec_name((uint32_t)codec), n);
         expect_same(&from, "what decode reads", n);
         expect_measured(&made, (enum arithmetic_codec)codec, from.host, n, "norms of measure");

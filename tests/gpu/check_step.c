@@ -111,27 +111,22 @@ static void shard_close(struct shard *s)
     }
 }
 
-static float *floats(const struct array *array, bool device)
-{
-    return (float *)(void *)(device ? array->device : array->host);
-}
-
 static struct arithmetic_work work_of(const struct shard *s, bool device, bool averaged)
 {
     struct arithmetic_work work = {
         .sources = {.base = device ? s->slots.device : s->slots.host,
                     .stride_bytes = s->stride,
                     .codec = s->codec},
-        .average = averaged ? floats(&s->average, device) : NULL,
-        .parameters = floats(&s->theta, device),
-        .parameters_next = floats(&s->next, device),
+        .average = averaged ? (device ? there : here)(&s->average) : NULL,
+        .parameters = (device ? there : here)(&s->theta),
+        .parameters_next = (device ? there : here)(&s->next),
         .ranges =
             device ? (const struct arithmetic_range *)(void *)s->place_ranges.device : s->ranges,
         .ranges_n = TENSORS,
-        .ratios = device ? floats(&s->place_ratios, true) : s->ratios};
+        .ratios = device ? there(&s->place_ratios) : s->ratios};
     for (size_t k = 0; k < s->states; k++) {
-        work.state[k] = floats(&s->state[k], device);
-        work.state_next[k] = floats(&s->state_next[k], device);
+        work.state[k] = (device ? there : here)(&s->state[k]);
+        work.state_next[k] = (device ? there : here)(&s->state_next[k]);
     }
     return work;
 }
@@ -140,11 +135,11 @@ static struct arithmetic_work work_of(const struct shard *s, bool device, bool a
 static void step_both(struct shard *s, enum arithmetic_phase phase, bool averaged, size_t begin,
                       size_t end)
 {
-    const struct arithmetic_work here = work_of(s, false, averaged),
-                                 there = work_of(s, true, averaged);
+    const struct arithmetic_work on_cpu = work_of(s, false, averaged),
+                                 on_gpu = work_of(s, true, averaged);
     s->plan.phase = phase;
-    arithmetic_choose(NULL)->step(&s->plan, &here, begin, end);
-    expect_ran(gpu_step(memory_stream(), &s->plan, &there, begin, end), "step", s->plan.algorithm);
+    arithmetic_choose(NULL)->step(&s->plan, &on_cpu, begin, end);
+    expect_ran(gpu_step(memory_stream(), &s->plan, &on_gpu, begin, end), "step", s->plan.algorithm);
 }
 
 static void run_step(struct random *random)
@@ -178,12 +173,11 @@ static void run_average(struct random *random)
     const size_t begin = random_below(random, 2) * ARITHMETIC_BLOCK;
     const size_t end = begin + 1 + random_below(random, N - begin);
     shard_open(&s, random, ARITHMETIC_SGD);
-    const struct arithmetic_work here = work_of(&s, false, false), there = work_of(&s, true, false);
-    arithmetic_choose(NULL)->average(&s.plan, &here.sources, begin, end,
-                                     floats(&s.next, false) + begin);
-    expect_ran(
-        gpu_average(memory_stream(), &s.plan, &there.sources, begin, end, floats(&s.next, true)),
-        "average", s.plan.entries_n);
+    const struct arithmetic_work on_cpu = work_of(&s, false, false),
+                                 on_gpu = work_of(&s, true, false);
+    arithmetic_choose(NULL)->average(&s.plan, &on_cpu.sources, begin, end, here(&s.next) + begin);
+    expect_ran(gpu_average(memory_stream(), &s.plan, &on_gpu.sources, begin, end, there(&s.next)),
+               "average", s.plan.entries_n);
     expect_same(&s.next, "average", s.plan.entries_n);
     shard_close(&s);
 }
