@@ -16,8 +16,8 @@ uint64_t transformer_mix(uint64_t x)
 }
 
 /* A tensor that is cut along `axis`, which the ranks divide. */
-static struct transformer_tensor cut(const struct transformer_model *model, uint64_t rows,
-                                     uint64_t columns, uint32_t axis)
+static struct transformer_tensor cut_along(const struct transformer_model *model, uint64_t rows,
+                                           uint64_t columns, uint32_t axis)
 {
     struct transformer_tensor tensor = {.dimensions = 2, .shape = {rows, columns}, .axis = axis};
     tensor.scale = 1 / sqrt((double)columns);
@@ -52,13 +52,13 @@ static void describe_layer(struct transformer_model *model, size_t layer)
     const size_t width = model->shape.width, inner = model->shape.inner;
     struct transformer_tensor *parts = transformer_tensor_of(model, layer, 0);
     parts[TRANSFORMER_NORM_ATTENTION] = whole(width, 1, 0);
-    parts[TRANSFORMER_QUERY] = cut(model, width, width, 0);
-    parts[TRANSFORMER_KEY] = cut(model, width, width, 0);
-    parts[TRANSFORMER_VALUE] = cut(model, width, width, 0);
-    parts[TRANSFORMER_OUT] = cut(model, width, width, 1);
+    parts[TRANSFORMER_QUERY] = cut_along(model, width, width, 0);
+    parts[TRANSFORMER_KEY] = cut_along(model, width, width, 0);
+    parts[TRANSFORMER_VALUE] = cut_along(model, width, width, 0);
+    parts[TRANSFORMER_OUT] = cut_along(model, width, width, 1);
     parts[TRANSFORMER_NORM_PERCEPTRON] = whole(width, 1, 0);
-    parts[TRANSFORMER_UP] = cut(model, inner, width, 0);
-    parts[TRANSFORMER_DOWN] = cut(model, width, inner, 1);
+    parts[TRANSFORMER_UP] = cut_along(model, inner, width, 0);
+    parts[TRANSFORMER_DOWN] = cut_along(model, width, inner, 1);
     /* What goes into the residual stream is smaller the more goes into it (GPT-2). */
     parts[TRANSFORMER_OUT].scale /= sqrt(2 * (double)model->shape.layers);
     parts[TRANSFORMER_DOWN].scale /= sqrt(2 * (double)model->shape.layers);
@@ -105,6 +105,7 @@ static void fill(struct transformer_tensor *tensor, uint64_t seed)
     }
 }
 
+/* Whole tensors first, one behind the other: so gradweir pulls to their place, without a copy. */
 static bool take_memory(struct transformer_model *model, uint64_t seed)
 {
     for (size_t i = 0; i < model->tensors_count; i++)
@@ -113,14 +114,18 @@ static bool take_memory(struct transformer_model *model, uint64_t seed)
     model->gradient = calloc(model->elements, sizeof(real));
     if (model->weights == NULL || model->gradient == NULL)
         return false;
-    size_t at = 0;
-    for (size_t i = 0; i < model->tensors_count; i++) {
-        struct transformer_tensor *tensor = &model->tensors[i];
-        tensor->weights = model->weights + at;
-        tensor->gradient = model->gradient + at;
-        at += tensor->elements;
-        fill(tensor, transformer_mix(seed << 16 ^ i));
-    }
+    real *weights = model->weights, *gradient = model->gradient;
+    for (int cut = 0; cut < 2; cut++)
+        for (size_t i = 0; i < model->tensors_count; i++) {
+            struct transformer_tensor *tensor = &model->tensors[i];
+            if (tensor->cut != (cut == 1))
+                continue;
+            tensor->weights = weights;
+            tensor->gradient = gradient;
+            weights += tensor->elements;
+            gradient += tensor->elements;
+            fill(tensor, transformer_mix(seed << 16 ^ i));
+        }
     return true;
 }
 

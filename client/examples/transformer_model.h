@@ -63,7 +63,7 @@ struct transformer_model {
     struct transformer_tensor *tensors; /* in the order that all workers bind */
     struct transformer_tensor *words, *places, *norm, *head;
     size_t elements;          /* held here, of all tensors */
-    real *weights, *gradient; /* of all tensors, one after another */
+    real *weights, *gradient; /* of all tensors: the whole ones, then the cut ones */
 };
 
 /* The part of rank `rank` of `ranks`, with the first values of `seed`: those of an element depend
