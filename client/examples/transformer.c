@@ -34,7 +34,7 @@ static const struct preset presets[] = {
     {.name = "small",
      .shape = {.words = 16, .places = 16, .width = 64, .heads = 4, .inner = 256, .layers = 2},
      .batch = 32,
-     .steps = 150,
+     .steps = 120,
      .epochs = 2},
 };
 
