@@ -1,5 +1,6 @@
 /* Opening, binding, offering, closing. */
 #include "client/client_feedback.h"
+#include "client/client_memory.h"
 
 #include "common/clock.h"
 #include "common/random.h"
@@ -75,6 +76,7 @@ static gradweir_status open_all(struct gradweir_client *client, const gradweir_o
     TRY(client_copy_text(client->group_text, sizeof client->group_text, options->group,
                          "options.group"));
     TRY(take_tables(client));
+    TRY(client_memory_open(client)); /* before anybody waits for a server */
     return connect_control(client);
 }
 
@@ -123,6 +125,7 @@ void gradweir_close(gradweir_client *client)
     control_close(client->control);
     control_context_free(client->context);
     content_assembler_free(client->assembler);
+    client_memory_close(client);
     client_pull_free(client);
     client_body_free(client);
     client_parts_free(client);
@@ -203,6 +206,7 @@ static gradweir_status start_session(struct gradweir_client *client)
     memcpy(options.identity, client->identity, sizeof options.identity);
     TRY(random_entropy(options.nonce, sizeof options.nonce));
     TRY(client_parts_bind(client, &options));
+    TRY(client_memory_bind(client));
     TRY(open_transport(client));
     TRY(client_body_take(client));
     session_init(&client->session, &options);
@@ -249,6 +253,7 @@ static gradweir_status bind_all(struct gradweir_client *client, const gradweir_t
     TRY(start_session(client));
     TRY(explain_mismatch(client, client_wait_until(client, is_in, 0, deadline_ns)));
     TRY(client_feedback_take(client));
+    TRY(client_memory_path(client));
     if (client->options.progress == GRADWEIR_PROGRESS_THREAD) {
         if (pthread_create(&client->helper, NULL, help, client) != 0)
             return fail(GRADWEIR_ERR_IO, "no helper thread");
@@ -263,6 +268,7 @@ static void unbind(struct gradweir_client *client)
     transport_close(client->transport);
     client->transport = NULL;
     outbox_deinit(&client->outbox);
+    client_memory_unbind(client);
     client_body_free(client);
     model_free(client->model);
     client->model = NULL;

@@ -1,8 +1,9 @@
 /* Questions: status, tune, what is known, and texts. */
-#include "client/client_internal.h"
+#include "client/client_memory.h"
 
 #include "common/checksum.h"
 #include "common/clock.h"
+#include "common/page.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,24 @@ gradweir_status client_fresh_content(struct gradweir_client *client)
     return content_assembler_new(CONTENT_BYTES_MAX, &client->assembler);
 }
 
+/* The job's object, and in it, first, what it cannot know: this client's own. */
+static void put_status(const struct gradweir_client *client, char *text, size_t size)
+{
+    const size_t count = content_count(client->assembler);
+    const char *json = (const char *)content_bytes(client->assembler);
+    struct page page = {.text = text, .size = size};
+    char memory[320];
+    client_memory_text(client, memory, sizeof memory);
+    if (count < 2 || json[0] != '{') {
+        page_put(&page, "%.*s", (int)count, json);
+        return;
+    }
+    page_put(&page, "{\"this_client\":{\"memory_path\":\"%s\",\"memory\":",
+             client_memory_path_name(client));
+    page_quoted(&page, memory);
+    page_put(&page, "}%s%.*s", json[1] == '}' ? "" : ",", (int)count - 1, json + 1);
+}
+
 static gradweir_status ask_status(struct gradweir_client *client, uint32_t timeout_ms, char *text,
                                   size_t size)
 {
@@ -32,8 +51,7 @@ static gradweir_status ask_status(struct gradweir_client *client, uint32_t timeo
                                    .want.content = CONTENT_STATUS});
     TRY(client_wait_until(client, has_content, 0,
                           deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS)));
-    snprintf(text, size, "%.*s", (int)content_count(client->assembler),
-             (const char *)content_bytes(client->assembler));
+    put_status(client, text, size);
     return GRADWEIR_OK;
 }
 
@@ -140,6 +158,17 @@ uint64_t gradweir_elements(const gradweir_client *client)
     return client && client->model ? client->model->elements : 0;
 }
 
+/* The ring is the client's own and no part of what a caller sees. */
+static gradweir_status give_parameters(const gradweir_client *client, float *parameters)
+{
+    union {
+        const struct gradweir_client *is_const;
+        struct gradweir_client *is_not;
+    } same = {.is_const = client};
+    return client_memory_give(same.is_not, parameters, client->received,
+                              client->model->elements * sizeof(float));
+}
+
 gradweir_status gradweir_parameters(const gradweir_client *client, float *parameters,
                                     uint64_t elements)
 {
@@ -153,7 +182,7 @@ gradweir_status gradweir_parameters(const gradweir_client *client, float *parame
         status = fail(GRADWEIR_ERR_INVALID, "the model has %llu elements, not %llu",
                       (unsigned long long)client->model->elements, (unsigned long long)elements);
     else
-        memcpy(parameters, client->received, (size_t)elements * sizeof(float));
+        status = give_parameters(client, parameters);
     client_unlock(client);
     return status;
 }
@@ -223,6 +252,11 @@ void gradweir_describe(gradweir_client *client, char *text, size_t size)
     client_lock(client);
     if (size)
         text[0] = 0;
+    if (client->memory && client->bound) {
+        char memory[320];
+        client_memory_text(client, memory, sizeof memory);
+        used += (size_t)snprintf(text, size, "memory: %s; ", memory);
+    }
     for (uint32_t i = 0; client->bound && i < client->session.members_count && used < size; i++) {
         char one[TRANSPORT_TEXT_SIZE] = "not connected";
         if (client->peers[i])

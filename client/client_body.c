@@ -1,5 +1,6 @@
 /* Bound tensors into a body and back. A body is all parameters in order, then all MOMENTS. */
 #include "client/client_feedback.h"
+#include "client/client_memory.h"
 
 #include "common/populate.h"
 
@@ -144,22 +145,40 @@ gradweir_status client_body_has_gradients(const struct gradweir_client *client)
     return GRADWEIR_OK;
 }
 
-void client_body_share(struct gradweir_client *client, uint8_t *body)
+/* Where pieces of tensor i's gradient go. */
+struct share {
+    const struct part *part; /* NULL: all of it is this rank's */
+    const struct model_tensor *tensor;
+    uint8_t *to;
+    float scale;
+};
+
+static void share_piece(void *context, const void *data, uint64_t first, uint64_t count)
+{
+    const struct share *share = context;
+    const bool moments = share->tensor->kind == MODEL_MOMENTS;
+    const size_t each = moments ? sizeof(struct moments) : sizeof(float);
+    const struct part_piece piece = {.from = data, .first = first, .n = count};
+    if (share->part)
+        client_part_spread(share->part, share->tensor, &piece, (float *)(void *)share->to);
+    else
+        memcpy(share->to + first * each, data, (size_t)count * each);
+}
+
+gradweir_status client_body_share(struct gradweir_client *client, uint8_t *body)
 {
     for (size_t i = 0; i < client->tensors_count; i++) {
         size_t bytes;
-        uint8_t *to = place(client, body, i, &bytes);
-        const struct part *part = client_part(client, i);
-        if (part && client->tensors[i].gradient)
-            client_part_spread(part, &client->model->tensors[i], client->tensors[i].gradient,
-                               (float *)(void *)to);
-        else if (is_others(client, i))
+        struct share share = {.part = client_part(client, i), .tensor = &client->model->tensors[i]};
+        share.to = place(client, body, i, &bytes);
+        if (is_others(client, i))
             continue;
-        else if (client->tensors[i].gradient)
-            memcpy(to, client->tensors[i].gradient, bytes);
+        if (client->tensors[i].gradient)
+            TRY(client_memory_read(client, i, CLIENT_GRADIENT, share_piece, &share));
         else
-            memset(to, 0, bytes);
+            memset(share.to, 0, bytes);
     }
+    return GRADWEIR_OK;
 }
 
 gradweir_status client_body_has_parameters(const struct gradweir_client *client)
@@ -171,40 +190,47 @@ gradweir_status client_body_has_parameters(const struct gradweir_client *client)
     return GRADWEIR_OK;
 }
 
-void client_body_load(struct gradweir_client *client)
+gradweir_status client_body_load(struct gradweir_client *client)
 {
     for (size_t i = 0; i < client->tensors_count; i++) {
         size_t bytes;
         const uint8_t *from = place(client, client->received, i, &bytes);
-        if (client->tensors[i].parameters)
-            memcpy(client->tensors[i].parameters, from, bytes);
+        TRY(client_memory_load(client, i, from, bytes));
     }
+    return client_memory_flush(client);
 }
 
 /* Local accumulation. Parameters: Σ samples × gradient, divided at the push. MOMENTS: merged. */
 
-static void gather(struct gradweir_client *client, size_t i, uint64_t samples)
+static void gather_piece(void *context, const void *data, uint64_t first, uint64_t count)
+{
+    const struct share *share = context;
+    const struct moments *moments = data;
+    const struct part_piece piece = {.from = data, .first = first, .n = count};
+    float *sum = (float *)(void *)share->to;
+    if (share->tensor->kind == MODEL_MOMENTS) {
+        for (uint64_t k = 0; k < count; k++)
+            moments_merge((struct moments *)(void *)share->to + first + k, &moments[k]);
+        return;
+    }
+    if (share->part) {
+        client_part_add(share->part, share->tensor, &piece, share->scale, sum);
+        return;
+    }
+    for (uint64_t k = 0; k < count; k++)
+        sum[first + k] += share->scale * piece.from[k];
+}
+
+static gradweir_status gather(struct gradweir_client *client, size_t i, uint64_t samples)
 {
     size_t bytes;
-    uint8_t *to = place(client, client->gathered, i, &bytes);
-    const struct model_tensor *tensor = &client->model->tensors[i];
-    if (!client->tensors[i].gradient || is_others(client, i))
-        return;
-    if (tensor->kind == MODEL_MOMENTS) {
-        const struct moments *from = client->tensors[i].gradient;
-        for (uint64_t k = 0; k < tensor->elements; k++)
-            moments_merge((struct moments *)(void *)to + k, &from[k]);
-        return;
-    }
-    const float *from = client->tensors[i].gradient;
-    float *sum = (float *)(void *)to;
-    const struct part *part = client_part(client, i);
-    if (part) {
-        client_part_add(part, tensor, from, (float)samples, sum);
-        return;
-    }
-    for (uint64_t k = 0; k < tensor->elements; k++)
-        sum[k] += (float)samples * from[k];
+    struct share share = {.part = client_part(client, i),
+                          .tensor = &client->model->tensors[i],
+                          .scale = (float)samples};
+    share.to = place(client, client->gathered, i, &bytes);
+    if (is_others(client, i))
+        return GRADWEIR_OK;
+    return client_memory_read(client, i, CLIENT_GRADIENT, gather_piece, &share);
 }
 
 gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples)
@@ -225,8 +251,10 @@ gradweir_status gradweir_accumulate(gradweir_client *client, uint64_t samples)
                       (unsigned long long)client->body_bytes);
     if (status == GRADWEIR_OK)
         status = client_body_has_gradients(client);
+    if (status == GRADWEIR_OK)
+        status = client_memory_whole(client);
     for (size_t i = 0; status == GRADWEIR_OK && i < client->tensors_count; i++)
-        gather(client, i, samples);
+        status = gather(client, i, samples);
     if (status == GRADWEIR_OK) {
         if (!client->gathered_samples || client->version < client->gathered_basis)
             client->gathered_basis = client->version;

@@ -4,6 +4,7 @@
  *
  * Here, and only here, a block of floats becomes the bytes that travel. */
 #include "client/client_feedback.h"
+#include "client/client_memory.h"
 
 #include "common/checksum.h"
 #include "common/clock.h"
@@ -13,8 +14,9 @@
 #include <math.h>
 #include <string.h>
 
-void client_encode_begin(struct client_encoding *encoding, struct gradweir_client *client,
-                         enum client_source source, uint32_t buffer)
+gradweir_status client_encode_begin(struct client_encoding *encoding,
+                                    struct gradweir_client *client, enum client_source source,
+                                    uint32_t buffer)
 {
     const uint32_t purpose = source == CLIENT_PARAMETERS ? PURPOSE_FIRST : PURPOSE_GRADIENT;
     *encoding = (struct client_encoding){.client = client,
@@ -24,6 +26,14 @@ void client_encode_begin(struct client_encoding *encoding, struct gradweir_clien
     struct sums_of_body *sums = &client->sums[buffer];
     sums->block_bytes = client->parts ? 0 : codec_bytes(encoding->codec, client->model->block);
     sums->bytes = codec_bytes(encoding->codec, client->model->elements);
+    return client->parts ? GRADWEIR_OK : client_memory_stream(encoding, &encoding->streams);
+}
+
+gradweir_status client_encode_rewind(struct client_encoding *encoding)
+{
+    encoding->tensor = 0;
+    return encoding->client->parts ? GRADWEIR_OK
+                                   : client_memory_stream(encoding, &encoding->streams);
 }
 
 /* Of the tensor's elements: what the caller has bound, or NULL (a frozen group's gradient). */
@@ -66,9 +76,27 @@ static void gather_accumulated(const struct client_encoding *encoding, uint64_t 
         to[i] = sum[i] / total;
 }
 
+/* The next n floats of the stream; NULL when it has failed. */
+static const float *next_far(struct client_encoding *encoding, uint64_t n)
+{
+    const float *floats = NULL;
+    if (encoding->status == GRADWEIR_OK)
+        encoding->status = client_memory_floats(encoding, n, &floats);
+    return floats;
+}
+
+static void gather_far(struct client_encoding *encoding, uint64_t n, float *to)
+{
+    const float *floats = next_far(encoding, n);
+    if (floats && floats != to) /* they may have come straight there */
+        memcpy(to, floats, (size_t)n * sizeof *to);
+}
+
 static void gather(struct client_encoding *encoding, uint64_t first, uint64_t n, float *to)
 {
-    if (encoding->source == CLIENT_ACCUMULATED)
+    if (encoding->streams)
+        gather_far(encoding, n, to);
+    else if (encoding->source == CLIENT_ACCUMULATED)
         gather_accumulated(encoding, first, n, to);
     else
         gather_bound(encoding, first, n, to);
@@ -77,6 +105,8 @@ static void gather(struct client_encoding *encoding, uint64_t first, uint64_t n,
 const float *client_encode_source(struct client_encoding *encoding, uint64_t first, uint64_t n)
 {
     const struct gradweir_client *client = encoding->client;
+    if (encoding->streams)
+        return next_far(encoding, n);
     const struct model_tensor *tensor = client->model->by_offset[encoding->tensor];
     const uint64_t end = tensor->offset + tensor->elements;
     const float *from = memory_of(encoding, tensor);
@@ -123,6 +153,8 @@ static uint32_t encode_floats(struct client_encoding *encoding, uint64_t first, 
     for (uint64_t at = first; at < first + n; at += ENCODED) {
         const uint64_t rest = first + n - at, some = rest < ENCODED ? rest : ENCODED;
         const float *from = client_encode_source(encoding, at, some);
+        if (!from) /* it was far, and is lost */
+            break;
         __builtin_prefetch((const void *)((uintptr_t)from + ENCODED * sizeof *from));
         client_feedback_encode(encoding, from, at, some, running);
         crc = checksum_crc32c(crc, to + codec_bytes(codec, at), (size_t)codec_bytes(codec, some));
@@ -136,7 +168,8 @@ static const uint8_t *lies_as_body(const struct client_encoding *encoding)
 {
     const struct model *model = encoding->client->model;
     const float *base = memory_of(encoding, model->by_offset[0]);
-    if (encoding->source != CLIENT_PARAMETERS || encoding->client->parts || model->moments)
+    if (encoding->streams || encoding->source != CLIENT_PARAMETERS || encoding->client->parts ||
+        model->moments)
         return NULL;
     for (uint32_t i = 1; i < model->parameter_tensors; i++)
         if (memory_of(encoding, model->by_offset[i]) != base + model->by_offset[i]->offset)
@@ -160,6 +193,11 @@ static void encode_block(struct client_encoding *encoding, uint64_t first, uint6
     encoding->sum_squares += measured.sum_squares;
 }
 
+static void put_moments(void *context, const void *data, uint64_t first, uint64_t count)
+{
+    memcpy((struct moments *)context + first, data, (size_t)count * sizeof(struct moments));
+}
+
 static void encode_moments(struct client_encoding *encoding)
 {
     struct gradweir_client *client = encoding->client;
@@ -177,11 +215,10 @@ static void encode_moments(struct client_encoding *encoding)
         if (tensor->kind != MODEL_MOMENTS)
             continue;
         uint8_t *place = to + tensor->offset * sizeof(struct moments);
-        const void *from = memory_of(encoding, tensor);
-        if (from)
-            memcpy(place, from, length);
-        else
+        if (!memory_of(encoding, tensor))
             memset(place, 0, length);
+        else if (encoding->status == GRADWEIR_OK)
+            encoding->status = client_memory_read(client, i, encoding->source, put_moments, place);
     }
 }
 
@@ -205,6 +242,8 @@ static void finish(struct client_encoding *encoding)
     const size_t tail = (size_t)model->moments * sizeof(struct moments);
     struct sums_of_body *sums = &client->sums[encoding->buffer];
     encode_moments(encoding);
+    if (encoding->status != GRADWEIR_OK)
+        return;
     encoding->norm = sqrt(encoding->sum_squares);
     sums->crcs[model->blocks] =
         checksum_crc32c(0, client->buffers[encoding->buffer] + elements, tail);
@@ -222,6 +261,8 @@ bool client_encode_more(struct client_encoding *encoding, uint64_t bytes)
         const uint64_t rest = elements - encoding->at;
         const uint64_t n = rest < ARITHMETIC_BLOCK ? rest : ARITHMETIC_BLOCK;
         encode_block(encoding, encoding->at, n);
+        if (encoding->status != GRADWEIR_OK)
+            return false;
         encoding->at += n;
         encoding->filled += codec_bytes(encoding->codec, n);
     }
@@ -245,20 +286,23 @@ static void encode_runs(struct client_encoding *encoding)
 }
 
 /* Of a rank's share only its runs are written, measured and sent. */
-static void encode_share(struct client_encoding *encoding, struct session_push_request *what)
+static gradweir_status encode_share(struct client_encoding *encoding,
+                                    struct session_push_request *what)
 {
     struct gradweir_client *client = encoding->client;
     const bool coded = encoding->codec != ARITHMETIC_F32;
     uint8_t *body = coded ? client->staged : client->buffers[encoding->buffer];
     if (encoding->source == CLIENT_GRADIENT)
-        client_body_share(client, body);
+        TRY(client_body_share(client, body));
     else
         gather(encoding, 0, client->model->elements, (float *)(void *)body);
     if (coded)
         encode_runs(encoding);
     encode_moments(encoding);
+    TRY(encoding->status);
     settle(encoding);
     client_part_measure(encoding, &what->norm, &what->digest);
+    return encoding->status;
 }
 
 uint32_t client_encode_crc(const struct gradweir_client *client, uint32_t buffer, uint64_t offset,
@@ -288,31 +332,37 @@ static void tell(struct gradweir_client *client, enum session_event_kind kind,
     client_turn(client);
 }
 
-void client_encode_push(struct gradweir_client *client, enum client_source source,
-                        struct session_push_request *what)
+gradweir_status client_encode_push(struct gradweir_client *client, enum client_source source,
+                                   struct session_push_request *what, bool *told)
 {
     struct client_encoding encoding;
     enum session_event_kind kind = SESSION_PUSH;
-    client_encode_begin(&encoding, client, source, what->buffer);
+    *told = false;
+    TRY(client_encode_begin(&encoding, client, source, what->buffer));
     client->lent[what->buffer] = lies_as_body(&encoding);
     const uint64_t chunk = codec_chunk(encoding.codec, client->session.chunk_bytes);
     if (client->parts) {
-        encode_share(&encoding, what);
+        TRY(encode_share(&encoding, what));
+        *told = true;
         client_event(client, &(struct session_event){.kind = SESSION_PUSH,
                                                      .now_ns = (int64_t)clock_now_ns(),
                                                      .push = *what});
-        return;
+        return GRADWEIR_OK;
     }
     while (client_encode_more(&encoding, chunk)) {
         what->filling = true;
         what->filled = encoding.filled;
         tell(client, kind, what);
+        *told = true;
         kind = SESSION_FILLED;
     }
+    TRY(encoding.status);
+    *told = true;
     what->filling = false;
     what->filled = encoding.filled;
     what->norm = encoding.norm;
     what->digest = encoding.digest;
     client_event(client, &(struct session_event){
                              .kind = kind, .now_ns = (int64_t)clock_now_ns(), .push = *what});
+    return GRADWEIR_OK;
 }

@@ -14,22 +14,28 @@ struct client_encoding {
     uint64_t at;     /* elements that are in */
     uint32_t tensor; /* of model->by_offset: where the next block begins */
     double sum_squares;
-    uint64_t owed;   /* error feedback: elements before this one have taken their rest along */
-    bool refused;    /* it is not finite, or too large, and will not be admitted */
-    uint64_t filled; /* bytes of the send buffer that will not change any more */
-    double norm;     /* of the whole, and its digest: once all is in */
+    uint64_t owed; /* error feedback: elements before this one have taken their rest along */
+    bool streams;  /* some are far: all come by a stream (client_memory.h) */
+    gradweir_status status; /* OK, or why it goes no further */
+    bool refused;           /* it is not finite, or too large, and will not be admitted */
+    uint64_t filled;        /* bytes of the send buffer that will not change any more */
+    double norm;            /* of the whole, and its digest: once all is in */
     uint64_t digest;
 };
 
-/* The memory that `source` means is there (client_body_has_...). */
-void client_encode_begin(struct client_encoding *encoding, struct gradweir_client *client,
-                         enum client_source source, uint32_t buffer);
+/* The memory that `source` means is there (client_body_has_...). ERR_LOST and the like for far
+ * memory. rewind: its blocks are asked for from the first on once more. */
+gradweir_status client_encode_begin(struct client_encoding *encoding,
+                                    struct gradweir_client *client, enum client_source source,
+                                    uint32_t buffer);
 
 /* Norm and digest of a rank's share, which is in: client_parts.c. */
 void client_part_measure(const struct client_encoding *encoding, double *norm, uint64_t *digest);
 
+gradweir_status client_encode_rewind(struct client_encoding *encoding);
+
 /* Goes on for at least `bytes` more of the send buffer (whole blocks), or to the end. False: all is
- * in, MOMENTS too, with norm and digest. */
+ * in, MOMENTS too, with norm and digest; or encoding->status says why not. */
 bool client_encode_more(struct client_encoding *encoding, uint64_t bytes);
 
 /* CRC32C of `length` bytes at `offset` of a send buffer: joined from those of its blocks where it
@@ -38,12 +44,14 @@ uint32_t client_encode_crc(const struct gradweir_client *client, uint32_t buffer
                            uint64_t length);
 
 /* Elements [first, first + n) as float32, at most a block: where the caller has them, or gathered
- * in client->block. Blocks are asked for in order (encoding->tensor 0 begins anew). */
+ * in client->block. Blocks are asked for in order. NULL: encoding->status says why. */
 const float *client_encode_source(struct client_encoding *encoding, uint64_t first, uint64_t n);
 
 /* Makes the body of a push (buffer, purpose, basis, samples are filled in) and hands it to the
- * session, chunk by chunk; norm and digest come back in *what. */
-void client_encode_push(struct gradweir_client *client, enum client_source source,
-                        struct session_push_request *what);
+ * session, chunk by chunk; norm and digest come back in *what. When far memory fails meanwhile,
+ * *told says whether the session has heard of the push, and so has its buffer until the session
+ * ends. */
+gradweir_status client_encode_push(struct gradweir_client *client, enum client_source source,
+                                   struct session_push_request *what, bool *told);
 
 #endif

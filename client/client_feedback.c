@@ -109,10 +109,14 @@ void client_feedback_undo(struct client_encoding *encoding)
     const float *staged = (const float *)(const void *)client->staged;
     const uint64_t owed = encoding->owed;
     uint64_t begin, end;
-    encoding->tensor = 0;
+    encoding->status = client_encode_rewind(encoding);
     for (uint64_t at = 0; !client->parts && at < owed; at += ARITHMETIC_BLOCK) {
         const uint64_t n = owed - at < ARITHMETIC_BLOCK ? owed - at : ARITHMETIC_BLOCK;
-        undo(encoding, client_encode_source(encoding, at, n), at, n);
+        const float *from =
+            encoding->status == GRADWEIR_OK ? client_encode_source(encoding, at, n) : NULL;
+        if (!from)
+            return;
+        undo(encoding, from, at, n);
     }
     for (uint64_t at = 0;
          client->parts && at < owed &&

@@ -8,6 +8,7 @@
  *   client_feedback.c  what an encoding left out of a gradient
  *   client_body.c    bound tensors to a body and back; accumulate
  *   client_encode.c  a push's floats into its send buffer, and on their way while more is made
+ *   client_memory.c  arrays in a GPU's memory (client_memory.h)
  *   client_parts.c   groups: which share of a gradient this rank holds
  *   client_wait.c    push, pull, wait
  *   client_pull.c    pulls with options: boxes, bfloat16, only if newer
@@ -102,6 +103,9 @@ struct gradweir_client {
     size_t wanted_count;
     gradweir_tensor *tensors;
     size_t tensors_count;
+    struct client_memory *memory; /* NULL: everything is the host's */
+    int look_fds[2];              /* a pipe, by which memory is looked at: client_memory_check.c */
+    bool looks;                   /* it is there */
     const struct arithmetic *arithmetic;
     uint64_t body_bytes;
     uint8_t *buffers[OUTSTANDING_MAX], *received, *gathered;
@@ -192,11 +196,13 @@ void client_body_free(struct gradweir_client *client);
 /* ERR_INVALID names the first tensor that has no gradient memory, unless its group is frozen. */
 gradweir_status client_body_has_gradients(const struct gradweir_client *client);
 gradweir_status client_body_has_parameters(const struct gradweir_client *client);
-void client_body_share(struct gradweir_client *client, uint8_t *body); /* of a rank's gradient */
+gradweir_status client_body_share(struct gradweir_client *client,
+                                  uint8_t *body); /* of a rank's gradient */
 /* One more body, of zeros; *spare is NULL before, and after free. */
 gradweir_status client_body_spare(const struct gradweir_client *client, uint8_t **spare);
 void client_body_spare_free(const struct gradweir_client *client, uint8_t **spare);
-void client_body_load(struct gradweir_client *client); /* the receive buffer into bound memory */
+gradweir_status
+client_body_load(struct gradweir_client *client); /* the receive buffer into bound memory */
 
 /* client_parts.c. bind's part of it: parts, nonce, instance; nothing to do without ranks. */
 gradweir_status client_parts_bind(struct gradweir_client *client, struct session_options *options);
@@ -204,12 +210,16 @@ void client_parts_free(struct gradweir_client *client);
 void client_send_parts(struct gradweir_client *client);
 /* This rank's part of tensor i; NULL: none of it. */
 const struct part *client_part(const struct gradweir_client *client, size_t i);
-/* A part's gradient, packed, to its places in a tensor. */
+/* Elements [first, first + n) of a part's gradient, which is packed, to their places in a tensor;
+ * add: scale x them is added there. */
+struct part_piece {
+    const float *from; /* element first */
+    uint64_t first, n;
+};
 void client_part_spread(const struct part *part, const struct model_tensor *tensor,
-                        const float *from, float *to);
-/* Adds scale x a part's gradient to its places. */
-void client_part_add(const struct part *part, const struct model_tensor *tensor, const float *from,
-                     float scale, float *to);
+                        const struct part_piece *piece, float *to);
+void client_part_add(const struct part *part, const struct model_tensor *tensor,
+                     const struct part_piece *piece, float scale, float *to);
 
 /* client_events.c. An event, and the same as a line of the log. */
 void client_tell(struct gradweir_client *client, uint32_t kind, gradweir_status status,

@@ -1,5 +1,5 @@
 /* Carries out what the session says, and brings back what came of it. */
-#include "client/client_encode.h"
+#include "client/client_memory.h"
 
 #include "common/checksum.h"
 #include "common/clock.h"
@@ -75,8 +75,9 @@ static void take(struct gradweir_client *client, const struct session_action *ac
         transport_hangup(client->transport, client->peers[action->member]);
         return;
     }
-    const gradweir_status status = transport_take(client->transport, action->offer, place,
-                                                  boxed ? 0 : client->received_memory, i + 1);
+    const gradweir_status status = transport_take(
+        client->transport, action->offer, place,
+        boxed ? client_memory_landing(client, action->box) : client->received_memory, i + 1);
     if (status != GRADWEIR_OK) {
         client_event(client, &(struct session_event){.kind = SESSION_LANDED,
                                                      .now_ns = (int64_t)clock_now_ns(),

@@ -87,12 +87,9 @@ static gradweir_status check_memory(const gradweir_options *options)
         return fail(GRADWEIR_ERR_INVALID,
                     "options.%s is given, but options.memory is host: say cuda or auto",
                     options->gpu ? "gpu" : "memory_path");
-    if (options->memory == GRADWEIR_MEMORY_CUDA)
-        return fail(GRADWEIR_ERR_UNSUPPORTED,
-                    "options.memory is cuda: this version takes arrays in host memory only");
-    if (staging != 0 && (staging < UINT64_C(1) << 20 || staging > UINT64_C(1) << 30))
+    if (staging != 0 && (staging < UINT64_C(3) << 19 || staging > UINT64_C(1) << 30))
         return fail(GRADWEIR_ERR_INVALID,
-                    "options.staging_bytes is %llu: 0, or 1 MiB to 1 GiB, is allowed",
+                    "options.staging_bytes is %llu: 0, or 1.5 MiB to 1 GiB, is allowed",
                     (unsigned long long)staging);
     return GRADWEIR_OK;
 }

@@ -122,22 +122,37 @@ const struct part *client_part(const struct gradweir_client *client, size_t i)
     return found ? &client->parts->items[low] : NULL;
 }
 
-void client_part_spread(const struct part *part, const struct model_tensor *tensor,
-                        const float *from, float *to)
+/* The next elements of a piece that lie in one run, from its element `at` on. */
+static uint64_t run_of(const struct part_runs *runs, const struct part_piece *piece, uint64_t at,
+                       uint64_t *place)
 {
-    const struct part_runs runs = part_runs(part, tensor);
-    for (uint64_t i = 0; i < runs.runs; i++)
-        memcpy(to + i * runs.period + runs.first, from + i * runs.width,
-               (size_t)runs.width * sizeof *to);
+    const uint64_t packed = piece->first + at, within = packed % runs->width;
+    const uint64_t rest = runs->width - within;
+    *place = packed / runs->width * runs->period + runs->first + within;
+    return rest < piece->n - at ? rest : piece->n - at;
 }
 
-void client_part_add(const struct part *part, const struct model_tensor *tensor, const float *from,
-                     float scale, float *to)
+void client_part_spread(const struct part *part, const struct model_tensor *tensor,
+                        const struct part_piece *piece, float *to)
 {
     const struct part_runs runs = part_runs(part, tensor);
-    for (uint64_t i = 0; i < runs.runs; i++)
-        for (uint64_t k = 0; k < runs.width; k++)
-            to[i * runs.period + runs.first + k] += scale * from[i * runs.width + k];
+    uint64_t place, some;
+    for (uint64_t at = 0; at < piece->n; at += some) {
+        some = run_of(&runs, piece, at, &place);
+        memcpy(to + place, piece->from + at, (size_t)some * sizeof *to);
+    }
+}
+
+void client_part_add(const struct part *part, const struct model_tensor *tensor,
+                     const struct part_piece *piece, float scale, float *to)
+{
+    const struct part_runs runs = part_runs(part, tensor);
+    uint64_t place, some;
+    for (uint64_t at = 0; at < piece->n; at += some) {
+        some = run_of(&runs, piece, at, &place);
+        for (uint64_t k = 0; k < some; k++)
+            to[place + k] += scale * piece->from[at + k];
+    }
 }
 
 void client_part_measure(const struct client_encoding *encoding, double *norm, uint64_t *digest)

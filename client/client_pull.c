@@ -1,6 +1,6 @@
 /* Pulls with options: boxes into memory of their own, bfloat16, only if newer, one version exactly.
  */
-#include "client/client_internal.h"
+#include "client/client_memory.h"
 
 #include "common/checksum.h"
 
@@ -161,6 +161,7 @@ static gradweir_status add_boxes(struct gradweir_client *client,
         return GRADWEIR_OK;
     pull->boxes[0] = (struct part){.tensor = PIECES_ALL, .count = client->model->elements};
     pull->to[0] = options->to;
+    pull->bytes[0] = options->to_bytes;
     pull->count = 1;
     return check_room(client, &pull->boxes[0], "options, for all parameters,", options->dtype,
                       options->to_bytes);
@@ -179,7 +180,9 @@ static gradweir_status pull_with(struct gradweir_client *client,
         if (client->session.pulling) /* whose boxes these are */
             return fail(GRADWEIR_ERR_STATE, "a pull is under way: wait for ticket %llu first",
                         (unsigned long long)client->pull_ticket);
+        TRY(client_memory_unload(client)); /* of one that nobody has waited for */
         TRY(add_boxes(client, options));
+        TRY(client_memory_boxes(client));
         request.boxes = client->pull_boxes.boxes;
         request.boxes_count = client->pull_boxes.count;
     }

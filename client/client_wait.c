@@ -1,5 +1,6 @@
 /* Pushes and pulls as tickets, and the wait for them. */
 #include "client/client_feedback.h"
+#include "client/client_memory.h"
 
 #include "common/clock.h"
 
@@ -93,6 +94,8 @@ void client_pulled(struct gradweir_client *client, const struct session_action *
         client->seen = action->version > client->seen ? action->version : client->seen;
         client->seen_any = true;
     }
+    if (apart)
+        client_memory_landed(client, action->status == GRADWEIR_OK && action->moved);
     for (uint32_t i = 0; i < RESULTS; i++) {
         struct result *result = &client->results[i];
         if (!result->pull || result->done || result->apart != apart)
@@ -162,6 +165,7 @@ gradweir_status client_push(struct gradweir_client *client,
         TRY(client_body_has_parameters(client));
     if (source == CLIENT_GRADIENT)
         TRY(client_body_has_gradients(client));
+    TRY(client_memory_whole(client));
     TRY(client_wait_until(client, has_buffer, 0, deadline_after(clock_now_ns(), push_patience_ns)));
     const uint32_t buffer = free_buffer(client);
     struct session_push_request what = *wanted;
@@ -173,7 +177,13 @@ gradweir_status client_push(struct gradweir_client *client,
     struct result *result = new_result(client, false);
     client->busy[buffer] = true;
     client->buffer_tickets[buffer] = result->ticket;
-    client_encode_push(client, source, &what);
+    bool told;
+    const gradweir_status status = client_encode_push(client, source, &what, &told);
+    if (status != GRADWEIR_OK) { /* the GPU is lost: what has left is never whole */
+        client->busy[buffer] = told;
+        result->ticket = 0;
+        return status;
+    }
     if (source == CLIENT_ACCUMULATED)
         client->gathered_samples = 0;
     *ticket = result->ticket;
@@ -292,10 +302,12 @@ gradweir_status client_wait_ticket(struct gradweir_client *client, gradweir_tick
     const struct result *result = find_result(client, ticket);
     ASSERT(result);
     if (result->pull && !result->apart && client->pulled && !client->loaded) {
-        client_body_load(client);
+        TRY(client_body_load(client));
         client->loaded = client->based = true;
         client->version = client->received_version;
     }
+    if (result->pull && result->apart)
+        TRY(client_memory_unload(client));
     if (receipt)
         *receipt = result->receipt;
     if (result->receipt.status != GRADWEIR_OK && result->pull)

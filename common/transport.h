@@ -99,6 +99,9 @@ struct transport_message {
     uint64_t token;       /* the caller's, comes back in SENT */
 };
 
+/* Kinds of memory. */
+enum transport_memory_kind { TRANSPORT_MEMORY_HOST, TRANSPORT_MEMORY_CUDA };
+
 struct transport;
 
 /* What a backend can do. No member is optional. Functions answer ERR_INVALID for arguments that
@@ -151,10 +154,15 @@ struct transport_functions {
     size_t (*poll)(struct transport *transport, struct transport_event *events, size_t max);
 
     /* Registers memory that bodies come from or go to (optional for them, faster on RDMA). `memory`
-     * is never 0. Unmap only what nothing in flight uses. */
+     * is never 0. Unmap only what nothing in flight uses. ERR_UNSUPPORTED when it is not the
+     * host's. */
     gradweir_status (*memory_map)(struct transport *transport, void *pointer, uint64_t length,
                                   uint32_t *memory);
     void (*memory_unmap)(struct transport *transport, uint32_t memory);
+
+    /* Whether the network's library takes memory of this kind at all. ERR_UNSUPPORTED says why not.
+     */
+    gradweir_status (*knows)(const struct transport *transport, enum transport_memory_kind kind);
 
     /* Looks for work for spin_us, then arms fd(). OK: sleep until fd() is readable. ERR_AGAIN:
      * poll() has something. */
@@ -247,6 +255,12 @@ static inline gradweir_status transport_memory_map(struct transport *transport, 
 static inline void transport_memory_unmap(struct transport *transport, uint32_t memory)
 {
     transport->functions->memory_unmap(transport, memory);
+}
+
+static inline gradweir_status transport_knows(const struct transport *transport,
+                                              enum transport_memory_kind kind)
+{
+    return transport->functions->knows(transport, kind);
 }
 
 static inline gradweir_status transport_arm(struct transport *transport)

@@ -209,6 +209,14 @@ static gradweir_status memory_map(struct transport *transport, void *pointer, ui
     return GRADWEIR_OK;
 }
 
+static gradweir_status knows(const struct transport *transport, enum transport_memory_kind kind)
+{
+    (void)transport;
+    return kind == TRANSPORT_MEMORY_HOST
+               ? GRADWEIR_OK
+               : fail(GRADWEIR_ERR_UNSUPPORTED, "the memory transport knows host memory only");
+}
+
 static void memory_unmap(struct transport *transport, uint32_t mapped)
 {
     struct memory *memory = (struct memory *)transport;
@@ -261,6 +269,7 @@ const struct transport_functions transport_memory_functions = {
     .poll = memory_poll,
     .memory_map = memory_map,
     .memory_unmap = memory_unmap,
+    .knows = knows,
     .arm = memory_arm,
     .fd = memory_fd,
     .address = memory_address,

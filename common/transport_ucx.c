@@ -210,37 +210,6 @@ static const char *ucx_address(const struct transport *transport)
     return ((const struct ucx *)transport)->address;
 }
 
-static gradweir_status ucx_memory_map(struct transport *transport, void *pointer, uint64_t length,
-                                      uint32_t *memory)
-{
-    struct ucx *ucx = (struct ucx *)transport;
-    uint32_t i = 0;
-    while (i < ucx->settings.memories_max && ucx->memories[i].handle)
-        i++;
-    if (i == ucx->settings.memories_max)
-        return fail(GRADWEIR_ERR_FULL, "ucx: %u memories are mapped already", i);
-    ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
-                                                 UCP_MEM_MAP_PARAM_FIELD_LENGTH,
-                                   .address = pointer,
-                                   .length = length};
-    ucs_status_t status = ucp_mem_map(ucx->context, &params, &ucx->memories[i].handle);
-    if (status != UCS_OK) {
-        ucx->memories[i].handle = NULL;
-        return fail(GRADWEIR_ERR_IO, "ucx: cannot register %llu bytes: %s",
-                    (unsigned long long)length, ucs_status_string(status));
-    }
-    *memory = i + 1;
-    return GRADWEIR_OK;
-}
-
-static void ucx_memory_unmap(struct transport *transport, uint32_t memory)
-{
-    struct ucx *ucx = (struct ucx *)transport;
-    ASSERT(memory > 0 && memory <= ucx->settings.memories_max && ucx->memories[memory - 1].handle);
-    ucp_mem_unmap(ucx->context, ucx->memories[memory - 1].handle);
-    ucx->memories[memory - 1].handle = NULL;
-}
-
 static bool alone(const struct ucx *ucx)
 {
     for (uint32_t i = 0; i < ucx->settings.peers_max; i++) {
@@ -310,6 +279,7 @@ const struct transport_functions transport_ucx_functions = {
     .poll = ucx_poll,
     .memory_map = ucx_memory_map,
     .memory_unmap = ucx_memory_unmap,
+    .knows = ucx_knows,
     .arm = ucx_arm,
     .fd = ucx_fd,
     .address = ucx_address,

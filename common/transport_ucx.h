@@ -5,6 +5,7 @@
  * transport_ucx_peer.c      life and death of a peer
  * transport_ucx_message.c   sends, offers, credit
  * transport_ucx_take.c      receives
+ * transport_ucx_memory.c    registered memory, and of which kind it is
  * transport_ucx_renew.c     a worker that hears nobody is replaced
  * transport_ucx_probe.c     after a death: can the others still be heard?
  *   transport_ucx_probe.c     after a death: can the others still be heard?
@@ -166,6 +167,12 @@ struct ucx {
 gradweir_status ucx_worker_open(struct ucx *ucx);
 gradweir_status ucx_worker_watch(struct ucx *ucx); /* its descriptor, by ours */
 gradweir_status ucx_listen_at(struct ucx *ucx, const char *text);
+
+/* transport_ucx_memory.c */
+gradweir_status ucx_memory_map(struct transport *transport, void *pointer, uint64_t length,
+                               uint32_t *memory);
+void ucx_memory_unmap(struct transport *transport, uint32_t memory);
+gradweir_status ucx_knows(const struct transport *transport, enum transport_memory_kind kind);
 
 /* transport_ucx_renew.c */
 void ucx_silence(struct ucx *ucx, bool greeting); /* a peer's deadline passed without a greeting */

@@ -16,7 +16,8 @@ class Options(c.Structure):
                 ("insecure", c.c_int), ("connect_timeout_ms", c.c_uint32), ("outstanding", c.c_uint32),
                 ("transport", c.c_char_p), ("devices", c.c_char_p), ("progress", c.c_int), ("keys", c.c_char_p),
                 ("group", c.c_char_p), ("rank", c.c_uint32), ("ranks", c.c_uint32),
-                ("feedback", c.c_uint32)]
+                ("feedback", c.c_uint32), ("memory", c.c_uint32), ("memory_path", c.c_uint32), ("gpu", c.c_uint32),
+                ("staging_bytes", c.c_uint64)]
 
 
 class Tensor(c.Structure):

@@ -35,12 +35,12 @@
  * inside calls of this library; with GRADWEIR_PROGRESS_THREAD a helper thread moves them meanwhile.
  * A client does not survive fork(): open it in the child.
  *
- * Memory: bound memory stays the caller's. `gradient` is read during push and accumulate only,
- * `parameters` is written during wait (of a pull) and read during offer only. The library has its
- * own buffers: outstanding x 4 bytes x elements, taken at bind; as much for the first pull of all
- * parameters into bound memory, for the first accumulate, for error feedback, and for a rank whose
- * gradients are not float32. A pull of boxes, or into other memory, needs none: it lands where the
- * caller says (gradweir_pull_with).
+ * Memory: bound memory stays the caller's, and may be a GPU's (options.memory). `gradient` is read
+ * during push and accumulate only, `parameters` is written during wait (of a pull) and read during
+ * offer only. The library has its own buffers: outstanding x 4 bytes x elements, taken at bind; as
+ * much for the first pull of all parameters into bound memory, for the first accumulate, for error
+ * feedback, and for a rank whose gradients are not float32. A pull of boxes, or into other memory,
+ * needs none: it lands where the caller says (gradweir_pull_with).
  *
  * What happened meanwhile (connections, refusals) is kept as events: gradweir_events.
  *
@@ -99,8 +99,8 @@ enum gradweir_feedback {
 /* Where the caller's arrays lie: bound parameters and gradients, and `to` of pulls. HOST: in this
  * process's memory; CUDA itself is then never touched. CUDA: in the memory of GPU `gpu` (managed
  * memory too), all of them; bind names the first that does not. AUTO: each pointer is asked, and
- * where there is no GPU all are host memory. An array that the processor cannot read and that is
- * not the GPU's is ERR_INVALID at bind, whatever is said here.
+ * where there is no GPU all are host memory. First and last byte of each array are looked at in
+ * bind: what the processor cannot read and is not the GPU's is ERR_INVALID, whatever is said here.
  *
  * What the GPU does to these arrays is the caller's to end first: no work of its may still write
  * gradients at push or accumulate, or parameters at offer, or touch parameters during the wait for
@@ -114,7 +114,8 @@ enum gradweir_memory {
 /* How floats get from GPU memory to the network and back. STAGING: through a ring of pinned memory
  * of the host, `staging_bytes` in all, copied in pieces while the piece before is encoded and sent.
  * DIRECT: the network takes GPU memory itself, or bind fails with ERR_UNSUPPORTED and says what is
- * missing. AUTO: direct where it can be had, else staging. Which of them it is: gradweir_describe,
+ * missing; this version cannot do it yet. AUTO: direct where it can be had, else staging. Which of
+ * them it is: gradweir_describe,
  * gradweir_status_json ("this_client"), a line of the log. */
 enum gradweir_memory_path {
     GRADWEIR_MEMORY_PATH_AUTO = 0,
@@ -150,7 +151,7 @@ typedef struct gradweir_options {
     uint32_t memory;        /* enum gradweir_memory: host */
     uint32_t memory_path;   /* enum gradweir_memory_path: auto */
     uint32_t gpu;           /* which GPU, as CUDA counts them: 0 */
-    uint64_t staging_bytes; /* 0: 16 MiB; else 1 MiB to 1 GiB, rounded down to 512 KiB */
+    uint64_t staging_bytes; /* 0: 16 MiB; else 1.5 MiB to 1 GiB, in steps of 768 KiB */
 } gradweir_options;
 
 /* How the optimizer treats the tensors of a group; negative numbers mean: as the servers' settings.
