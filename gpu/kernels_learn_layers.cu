@@ -25,7 +25,7 @@ template <int WIDTH> __device__ void load(const float *from, float to[WIDTH])
 template <int WIDTH> __device__ void store(float *to, const float from[WIDTH])
 {
     if (WIDTH == 4)
-        *reinterpret_cast<float4 *>(to) = make_float4(from[0], from[1], from[2], from[3]);
+        __stcg(reinterpret_cast<float4 *>(to), make_float4(from[0], from[1], from[2], from[3]));
     else
         *to = from[0];
 }

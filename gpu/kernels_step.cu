@@ -8,6 +8,8 @@ namespace
 {
 
 constexpr int THREADS = 256;
+constexpr int BLOCKS =
+    4; /* at once on a multiprocessor, at least: 64 registers a thread, so that none is spilled */
 constexpr int WIDTH = 4; /* elements of one thread: a load of 16 bytes for each float32 array */
 
 /* What a kernel gets by value, in constant memory. */
@@ -92,21 +94,31 @@ __device__ void load_gradient(const void *slot, uint64_t at, int n, float to[WID
     }
 }
 
-template <int CODEC, bool WHOLE>
-__device__ void average_of(const arithmetic_plan &plan, const arithmetic_sources &sources,
-                           uint64_t at, int n, float sum[WIDTH])
+/* COMPENSATED is known before the loop, which then carries no terms that it does not need. */
+template <int CODEC, bool WHOLE, bool COMPENSATED>
+__device__ void add_entries(const arithmetic_plan &plan, const arithmetic_sources &sources,
+                            uint64_t at, int n, float sum[WIDTH])
 {
-    const bool compensated = plan.entries_n >= ARITHMETIC_COMPENSATED_MIN;
     element_sum running[WIDTH] = {{0, 0}, {0, 0}, {0, 0}, {0, 0}};
     float x[WIDTH];
     for (uint32_t k = 0; k < plan.entries_n; k++) {
         load_gradient<CODEC, WHOLE>(element_slot(&plan, &sources, k), at, n, x);
         const float weight = plan.entries[k].weight;
         for (int i = 0; i < WIDTH; i++)
-            running[i] = element_average_add(running[i], compensated, weight, x[i]);
+            running[i] = element_average_add(running[i], COMPENSATED, weight, x[i]);
     }
     for (int i = 0; i < WIDTH; i++)
         sum[i] = element_scaled(running[i].sum, plan.scale);
+}
+
+template <int CODEC, bool WHOLE>
+__device__ void average_of(const arithmetic_plan &plan, const arithmetic_sources &sources,
+                           uint64_t at, int n, float sum[WIDTH])
+{
+    if (plan.entries_n >= ARITHMETIC_COMPENSATED_MIN)
+        add_entries<CODEC, WHOLE, true>(plan, sources, at, n, sum);
+    else
+        add_entries<CODEC, WHOLE, false>(plan, sources, at, n, sum);
 }
 
 /* The gradient of these elements: averaged here, or finished before (clip of the average). */
@@ -159,7 +171,7 @@ __device__ void step_some(const task &task, uint64_t at, int n, const arithmetic
 
 /* Whole vectors where all of one lie in one range; element by element at borders and tails. */
 template <int ALGORITHM, int CODEC, int PHASE>
-__global__ void __launch_bounds__(THREADS) step_kernel(const __grid_constant__ task task)
+__global__ void __launch_bounds__(THREADS, BLOCKS) step_kernel(const __grid_constant__ task task)
 {
     const uint64_t first = task.begin / WIDTH * WIDTH;
     const uint64_t at = first + (static_cast<uint64_t>(blockIdx.x) * THREADS + threadIdx.x) * WIDTH;
@@ -178,7 +190,7 @@ __global__ void __launch_bounds__(THREADS) step_kernel(const __grid_constant__ t
 }
 
 template <int CODEC>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, BLOCKS)
     average_kernel(const __grid_constant__ task task, float *average)
 {
     const uint64_t at =

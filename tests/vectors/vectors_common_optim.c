@@ -137,10 +137,10 @@ void check_optim(const struct vector_case *c)
 {
     const size_t n = vector_size(c, "n"), steps = vector_size(c, "steps");
     cr_assert(n <= N_MAX && steps <= STEPS_MAX);
-    for (size_t i = 0; arithmetic_at(i) != NULL; i++) {
+    for (size_t i = 0; check_set_at(i) != NULL; i++) {
         struct trajectory t;
         trajectory_init(&t, c);
-        t.set = arithmetic_at(i);
+        t.set = check_set_at(i);
         memcpy(t.theta[0], vector_f32(c, "theta0"), n * sizeof(float));
         float theta[STEPS_MAX * N_MAX];
         for (size_t k = 0; k < steps; k++) {
