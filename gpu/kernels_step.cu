@@ -17,6 +17,7 @@ struct task {
     arithmetic_plan plan;
     arithmetic_work work;
     uint64_t begin, end;
+    bool wide; /* every array is aligned to WIDTH elements */
 };
 
 /* The index of the range that holds `at`. */
@@ -143,9 +144,11 @@ __device__ void step_some(const task &task, uint64_t at, int n, const arithmetic
     law.algorithm = static_cast<arithmetic_algorithm>(ALGORITHM);
     float theta[WIDTH], g[WIDTH] = {0, 0, 0, 0}, states[STATES ? STATES : 1][WIDTH];
     load<WHOLE>(task.work.parameters + at, n, theta);
-    for (int k = 0; k < STATES; k++)
+    for (int k = 0; k < STATES; k++) /* LAMB's second pass reads what its first one has written */
         if (task.work.state[k] != nullptr)
-            load<WHOLE>(task.work.state[k] + at, n, states[k]);
+            load<WHOLE>((PHASE == ARITHMETIC_APPLY ? task.work.state_next : task.work.state)[k] +
+                            at,
+                        n, states[k]);
     if (!group.frozen) {
         if (PHASE != ARITHMETIC_APPLY)
             gradient_of<CODEC, WHOLE>(task, at, n, g);
@@ -178,7 +181,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) step_kernel(const __grid_cons
     if (at >= task.end)
         return;
     uint64_t r = range_at(task.work, at < task.begin ? task.begin : at);
-    if (at >= task.begin && at + WIDTH <= task.end && at + WIDTH <= task.work.ranges[r].end) {
+    if (task.wide && at >= task.begin && at + WIDTH <= task.end &&
+        at + WIDTH <= task.work.ranges[r].end) {
         step_some<ALGORITHM, CODEC, PHASE, true>(task, at, WIDTH, task.work.ranges[r]);
         return;
     }
@@ -198,11 +202,11 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     float sum[WIDTH];
     if (at >= task.end)
         return;
-    if (at + WIDTH <= task.end) {
+    if (task.wide && at + WIDTH <= task.end) {
         average_of<CODEC, true>(task.plan, task.work.sources, at, WIDTH, sum);
         store<true>(average + at, WIDTH, sum);
     } else {
-        const int n = static_cast<int>(task.end - at);
+        const int n = static_cast<int>(task.end - at < WIDTH ? task.end - at : WIDTH);
         average_of<CODEC, false>(task.plan, task.work.sources, at, n, sum);
         store<false>(average + at, n, sum);
     }
@@ -212,6 +216,29 @@ unsigned grid_of(uint64_t begin, uint64_t end)
 {
     const uint64_t each = static_cast<uint64_t>(THREADS) * WIDTH;
     return static_cast<unsigned>((end - begin / WIDTH * WIDTH + each - 1) / each);
+}
+
+/* Whether addresses and strides allow loads of WIDTH elements. */
+bool is_aligned(const void *array, uint64_t bytes)
+{
+    return reinterpret_cast<uintptr_t>(array) % bytes == 0;
+}
+
+bool sources_are_wide(const arithmetic_sources &sources)
+{
+    const uint64_t bytes =
+        sources.codec == ARITHMETIC_F32 ? 16 : (sources.codec == ARITHMETIC_INT8 ? 4 : 8);
+    return is_aligned(sources.base, bytes) && sources.stride_bytes % bytes == 0;
+}
+
+bool is_wide(const arithmetic_work &work)
+{
+    bool wide =
+        is_aligned(work.parameters, 16) && is_aligned(work.parameters_next, 16) &&
+        (work.average != nullptr ? is_aligned(work.average, 16) : sources_are_wide(work.sources));
+    for (int k = 0; k < ARITHMETIC_STATES_MAX; k++)
+        wide = wide && is_aligned(work.state[k], 16) && is_aligned(work.state_next[k], 16);
+    return wide;
 }
 
 template <int ALGORITHM, int PHASE> void start(gpu_stream stream, const task &task)
@@ -227,7 +254,7 @@ template <int ALGORITHM, int PHASE> void start(gpu_stream stream, const task &ta
 extern "C" int gpu_step(gpu_stream stream, const struct arithmetic_plan *plan,
                         const struct arithmetic_work *work, uint64_t begin, uint64_t end)
 {
-    const task task = {*plan, *work, begin, end};
+    const task task = {*plan, *work, begin, end, is_wide(*work)};
     if (begin >= end)
         return 0;
     switch (plan->algorithm) {
@@ -252,8 +279,9 @@ extern "C" int gpu_average(gpu_stream stream, const struct arithmetic_plan *plan
                            const struct arithmetic_sources *sources, uint64_t begin, uint64_t end,
                            float *average)
 {
-    task task = {*plan, {}, begin, end};
+    task task = {*plan, {}, begin, end, false};
     task.work.sources = *sources;
+    task.wide = begin % WIDTH == 0 && is_aligned(average, 16) && sources_are_wide(*sources);
     if (begin >= end)
         return 0;
     const unsigned grid = grid_of(begin, end);
