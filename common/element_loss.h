@@ -142,7 +142,7 @@ ELEMENT float element_behaviour_weight(const struct loss_settings *settings,
 {
     if (!settings->decoupled)
         return 1;
-    const float weight = expf(batch->log_proximal[i] - batch->log_behaviour[i]);
+    const float weight = expf(element_log_ratio(batch->log_proximal[i], batch->log_behaviour[i]));
     if (settings->behaviour == LOSS_BEHAVIOUR_NONE || weight <= settings->behaviour_cap)
         return weight;
     return settings->behaviour == LOSS_BEHAVIOUR_TRUNCATE ? settings->behaviour_cap : 0;
@@ -179,8 +179,8 @@ ELEMENT struct policy_slope element_loss_sample(const struct loss_settings *sett
     const float scale = 1 / (float)batch->n;
     float entropy = 0;
     const float log_new = element_policy_log(&policy, head, action, &entropy);
-    const float log_ratio =
-        log_new - (settings->decoupled ? batch->log_proximal : batch->log_behaviour)[i];
+    const float log_ratio = element_log_ratio(
+        log_new, (settings->decoupled ? batch->log_proximal : batch->log_behaviour)[i]);
     const float ratio = expf(log_ratio);
     const float weight = element_behaviour_weight(settings, batch, i);
     const struct element_slope surrogate = element_surrogate(settings, ratio, arrays->advantage[i]);

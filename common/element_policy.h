@@ -122,6 +122,12 @@ ELEMENT void element_policy_backward(const struct policy *policy, const float *h
         d_head[i] = element_categorical_slope(slope, head[i] - total, i == taken);
 }
 
+/* Of the same action under two policies. */
+ELEMENT float element_log_ratio(float log_now, float log_then)
+{
+    return log_now - log_then;
+}
+
 /* Inverts the cumulative sum at a uniform of [0, 1). Rounding may leave the sum a little below 1:
  * then it is the last action. */
 ELEMENT size_t element_categorical_draw(const float *logits, size_t n, double unit)

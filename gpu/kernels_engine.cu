@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(THREADS)
         const float now = element_policy_log(&policy, work.head + i * policy.action_dim,
                                              work.actions + i * width, &entropy);
         work.log_now[i] = now;
-        work.log_ratios[i] = now - work.log_then[i];
+        work.log_ratios[i] = element_log_ratio(now, work.log_then[i]);
     }
 }
 
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(THREADS)
     bias_kernel(uint64_t n, uint64_t cols, const float *bias, float *y)
 {
     for (uint64_t i = first_of(); i < n; i += stride_of())
-        y[i] += bias[i % cols];
+        y[i] = element_add(y[i], bias[i % cols]);
 }
 
 __global__ void __launch_bounds__(COLUMNS *LANES)
@@ -84,12 +84,13 @@ __global__ void __launch_bounds__(COLUMNS *LANES)
     const uint64_t end = first + PART < work.rows ? first + PART : work.rows;
     float sum = 0;
     for (uint64_t row = first + threadIdx.y; row < end && column < work.cols; row += LANES)
-        sum += work.d[row * work.cols + column];
+        sum = element_add(sum, work.d[row * work.cols + column]);
     lanes[threadIdx.y][threadIdx.x] = sum;
     for (unsigned width = LANES / 2; width > 0; width /= 2) {
         __syncthreads();
         if (threadIdx.y < width)
-            lanes[threadIdx.y][threadIdx.x] += lanes[threadIdx.y + width][threadIdx.x];
+            lanes[threadIdx.y][threadIdx.x] = element_add(lanes[threadIdx.y][threadIdx.x],
+                                                          lanes[threadIdx.y + width][threadIdx.x]);
     }
     if (threadIdx.y == 0 && column < work.cols)
         static_cast<float *>(work.scratch)[blockIdx.y * work.cols + column] = lanes[0][threadIdx.x];
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(THREADS)
     for (uint64_t column = first_of(); column < work.cols; column += stride_of()) {
         float sum = 0;
         for (uint64_t p = 0; p < parts; p++)
-            sum += partial[p * work.cols + column];
+            sum = element_add(sum, partial[p * work.cols + column]);
         work.sums[column] = sum;
     }
 }

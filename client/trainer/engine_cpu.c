@@ -194,7 +194,8 @@ static void evaluate_proximal(struct engine_state *state, const struct rollout *
             state->log_proximal[at] =
                 policy_log_probability(&policy, state->room.head + i * shape->action_dim,
                                        rollout->actions + at * rollout->action_width, &entropy);
-            state->log_ratios[at] = state->log_proximal[at] - rollout->log_behaviour[at];
+            state->log_ratios[at] =
+                element_log_ratio(state->log_proximal[at], rollout->log_behaviour[at]);
         }
     }
 }
