@@ -13,6 +13,9 @@
 gradweir_status memory_open(char *text, size_t size);
 gpu_stream memory_stream(void);
 
+/* What stands behind the host's memory: twins, or the kernels themselves on the CPU. */
+extern const char *const memory_host_text;
+
 /* Ends the program with a sentence when there is none. */
 void *memory_get(size_t bytes);
 void memory_free(void *memory);

@@ -8,7 +8,7 @@
 
 gradweir_status memory_open(char *text, size_t size)
 {
-    snprintf(text, size, "the CPU's twins of the kernels: a test of this check, not of a GPU");
+    snprintf(text, size, "%s", memory_host_text);
     return GRADWEIR_OK;
 }
 
