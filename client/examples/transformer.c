@@ -1,6 +1,6 @@
 /* Trains a small transformer by several groups of ranks, each of which is one worker of the job.
  *
- *     gradweir-server --shards 2 --learning_rate 3e-4 &
+ *     gradweir-server --shards 2 --learning_rate 1.5e-4 &
  *     for group in 0 1; do for rank in 0 1; do
  *         gradweir-example-transformer --group g$group --rank $rank --ranks 2 --csv
  * curve-$group.csv & done; done
@@ -53,7 +53,7 @@ static int usage(void)
     fputs("gradweir-example-transformer [--address HOST:PORT] [--group NAME] [--rank R --ranks N]\n"
           "    [--preset full|small] [--steps N] [--seed N] [--csv FILE] [--keys DIR]\n"
           "A rank of a group that trains a transformer; start all N of each group. The optimizer\n"
-          "and its learning rate are the server's: 3e-4 with full, 1e-3 with small.\n",
+          "and its learning rate are the server's: 1.5e-4 with full, 1e-3 with small.\n",
           stderr);
     return 2;
 }

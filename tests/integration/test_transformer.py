@@ -17,7 +17,7 @@ import unittest
 from library import BUILD, Server
 
 PROGRAM = os.path.join(BUILD, "gradweir-example-transformer")
-LIMIT_S = 280
+LIMIT_S = 200
 CHANCE = 1 / 16
 
 
@@ -89,23 +89,36 @@ def train(rate, steps=0, preset="small", groups=("g0", "g1"), ranks=2, limit_s=L
 
 class Transformer(unittest.TestCase):
     def test_two_groups_of_two_ranks_earn_more_and_more(self):
+        first = 0
         for rows in train("1e-3"):
             print(f"{rows[0]['group']}: reward {mean(rows[:20]):.3f} in the first 20 of {len(rows)} steps, {mean(rows[-20:]):.3f} in the "
                   f"last, {1000 * float(rows[-1]['seconds']) / len(rows):.0f} ms a step, version {rows[-1]['version']}")
-            self.assertLess(abs(float(rows[0]["reward"]) - CHANCE), 0.05)
-            self.assertGreater(rise(rows), 0.4)
+            self.assertGreater(mean(rows[-20:]), CHANCE + 0.5)
             self.assertLess(sum(int(row["refused"]) for row in rows), len(rows) / 10)
+            if int(rows[0]["version"]) < 10:  # whoever comes later finds a model that has learnt
+                first += 1
+                self.assertLess(abs(float(rows[0]["reward"]) - CHANCE), 0.06)
+                self.assertGreater(rise(rows), 0.4)
+        self.assertGreater(first, 0)
 
     def test_control_without_learning_nothing_rises(self):
         for rows in train("0", steps=45):
             self.assertLess(abs(rise(rows)), 0.02)
 
     def test_two_ranks_go_the_way_of_one(self):
-        one, two = (train("1e-3", steps=4, groups=("g",), ranks=ranks)[0] for ranks in (1, 2))
+        one, two = (self.undisturbed(ranks) for ranks in (1, 2))
         for alone, together in zip(one, two):
             self.assertEqual(alone["version"], together["version"])
             self.assertAlmostEqual(float(alone["reward"]), float(together["reward"]), delta=0.005)
-            self.assertAlmostEqual(float(alone["loss"]), float(together["loss"]), delta=0.002)
+            self.assertAlmostEqual(float(alone["loss"]), float(together["loss"]), delta=0.001)
+
+    def undisturbed(self, ranks):
+        """A run in which every pull brought what was pushed before it: else it depends on time what was sampled with what."""
+        for _ in range(20):
+            rows = train("1e-3", steps=4, groups=("g",), ranks=ranks)[0]
+            if all(int(row["staleness"]) == 0 for row in rows):
+                return rows
+        self.fail("in twenty runs some pull was always too early")
 
     def test_a_rank_that_dies_ends_its_group_by_name_and_all_go_on_when_started_again(self):
         with tempfile.TemporaryDirectory() as folder, Server("--shards", "2", "--learning_rate", "1e-3") as server:
@@ -141,7 +154,7 @@ class Transformer(unittest.TestCase):
 
 def curve(name):
     """The whole of it, for the picture."""
-    rows = train("3e-4", preset="full", limit_s=900)
+    rows = train("1.5e-4", preset="full", limit_s=3600)
     with open(name + ".csv", "w") as file:
         writer = csv.DictWriter(file, rows[0][0].keys(), lineterminator="\n")
         writer.writeheader()
