@@ -3,18 +3,16 @@
  * one's own. */
 #include "client/trainer/learner_remote.h"
 
+#include "client/trainer/learner_client.h"
 #include "client/trainer/pace.h"
 
-#include <gradweir/gradweir.h>
-
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double REPORT_S = 0.2;
 
-enum { JOIN_MS = 10000, SHARED = 2, STATUS_BYTES = 1 << 20 };
+enum { SHARED = LEARNER_SHARED };
 
 struct learner_remote {
     struct learner learner;
@@ -33,60 +31,6 @@ struct learner_remote {
     struct statistics pulled[SHARED];  /* of all workers, with the last pull */
 };
 
-/* The limit that is in force, from the servers' status; 0: they do not say. */
-static double magnitude_max(struct learner_remote *remote)
-{
-    static const char name[] = "\"magnitude_max\":";
-    char *text = malloc(STATUS_BYTES);
-    double limit = 0;
-    if (text != NULL &&
-        gradweir_status_json(remote->client, 1000, text, STATUS_BYTES) == GRADWEIR_OK) {
-        const char *place = strstr(text, name);
-        limit = place != NULL ? strtod(place + strlen(name), NULL) : 0;
-    }
-    free(text);
-    return limit;
-}
-
-/* No tensor is named when all its elements are finite, and one too large. */
-static void say_not_finite(struct learner_remote *remote, const gradweir_receipt *receipt)
-{
-    char what[160];
-    if (receipt->tensor[0] != '\0') {
-        snprintf(what, sizeof(what), "has a NaN or infinity in %s", receipt->tensor);
-    } else {
-        char limit[32] = "";
-        const double known = magnitude_max(remote);
-        if (known > 0)
-            snprintf(limit, sizeof(limit), " %g", known);
-        snprintf(what, sizeof(what),
-                 "is too large: an element is above the servers' magnitude_max%s", limit);
-    }
-    fprintf(stderr,
-            "gradweir-train: NOT_FINITE: push %llu %s; it was applied nowhere, and training goes "
-            "on\n",
-            (unsigned long long)receipt->sequence, what);
-}
-
-static void count(struct learner_remote *remote, const gradweir_receipt *receipt)
-{
-    struct learner_counts *counts = &remote->learner.counts;
-    const bool admitted = receipt->verdict == GRADWEIR_ADMITTED;
-    const bool not_finite = receipt->verdict == GRADWEIR_NOT_FINITE;
-    counts->pushes++;
-    counts->admitted += admitted;
-    counts->refused += !admitted;
-    counts->not_finite += not_finite;
-    counts->not_finite_in_row = not_finite ? counts->not_finite_in_row + 1 : 0;
-    if (not_finite)
-        say_not_finite(remote, receipt);
-    if (!admitted)
-        return;
-    counts->staleness_sum += (double)receipt->staleness;
-    if (receipt->staleness > counts->staleness_max)
-        counts->staleness_max = receipt->staleness;
-}
-
 /* The verdict of the push under way. A refused push gives its share of the statistics back. */
 static gradweir_status hear_verdict(struct learner_remote *remote)
 {
@@ -99,7 +43,7 @@ static gradweir_status hear_verdict(struct learner_remote *remote)
         return status;
     remote->pushed = 0;
     if (status == GRADWEIR_OK)
-        count(remote, &receipt);
+        learner_client_count(&remote->learner.counts, remote->client, &receipt);
     for (size_t i = 0; i < SHARED; i++) {
         if (status != GRADWEIR_OK || receipt.verdict != GRADWEIR_ADMITTED)
             statistics_merge(&remote->pending[i], &remote->carried[i]);
@@ -185,46 +129,17 @@ static void close_remote(struct learner *learner)
     free(remote);
 }
 
-static size_t name_tensors(struct learner_remote *remote, const struct network *network)
-{
-    static const char *const shared[SHARED] = {"reward.moments", "advantage.moments"};
-    for (size_t i = 0; i < network->n_tensors; i++) {
-        const struct network_tensor *tensor = &network->tensors[i];
-        remote->tensors[i] =
-            (gradweir_tensor){.name = tensor->name,
-                              .dimensions = tensor->cols > 1 ? 2 : 1,
-                              .shape = {tensor->rows, tensor->cols > 1 ? tensor->cols : 0},
-                              .kind = GRADWEIR_PARAMETER,
-                              .parameters = remote->parameters + tensor->offset,
-                              .gradient = remote->gradient + tensor->offset};
-    }
-    for (size_t i = 0; i < SHARED; i++)
-        remote->tensors[network->n_tensors + i] =
-            (gradweir_tensor){.name = shared[i],
-                              .kind = GRADWEIR_MOMENTS,
-                              .parameters = &remote->pulled[i],
-                              .gradient = &remote->carried[i]};
-    return network->n_tensors + SHARED;
-}
-
 static gradweir_status join(struct learner_remote *remote, const struct train_settings *settings,
                             const struct network *network,
                             const struct learner_remote_options *options)
 {
-    gradweir_options client;
-    gradweir_options_default(&client);
-    client.address = options->address;
-    client.connect_timeout_ms = remote->patience_ms < JOIN_MS ? remote->patience_ms : JOIN_MS;
-    client.identity = options->identity;
-    client.transport = options->transport;
-    client.keys = settings->keys;
-    client.insecure = settings->insecure;
-    client.feedback = strcmp(settings->feedback, "on") == 0    ? GRADWEIR_FEEDBACK_ON
-                      : strcmp(settings->feedback, "off") == 0 ? GRADWEIR_FEEDBACK_OFF
-                                                               : GRADWEIR_FEEDBACK_AUTO;
+    const struct learner_memory memory = {remote->parameters, remote->gradient, remote->pulled,
+                                          remote->carried};
+    const gradweir_options client = learner_client_options(settings, options, remote->patience_ms);
     gradweir_status status = gradweir_open(&client, &remote->client);
     if (status == GRADWEIR_OK)
-        status = gradweir_bind(remote->client, remote->tensors, name_tensors(remote, network));
+        status = gradweir_bind(remote->client, remote->tensors,
+                               learner_client_tensors(network, &memory, remote->tensors));
     if (status == GRADWEIR_OK)
         status = gradweir_offer(remote->client, remote->patience_ms);
     return status;

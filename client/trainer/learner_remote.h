@@ -11,6 +11,8 @@ struct learner_remote_options {
     const float *first;  /* parameters to offer, the same in every worker */
     uint64_t patience_s; /* how long servers may be away, or not answer */
     uint64_t poison;     /* make the gradient of this number NaN; 0: none */
+    uint32_t rank;       /* with settings.ranks > 1: of the group `identity` */
+    int channel;         /* and where a rank hears that the run is over, whoever has left first */
 };
 
 /* Joins the job and waits until it has first parameters. On failure gradweir_last_error tells why.
@@ -19,5 +21,13 @@ gradweir_status learner_remote_open(const struct train_settings *settings,
                                     const struct network *network,
                                     const struct learner_remote_options *options,
                                     struct learner **learner);
+
+/* The same for one rank of a group: all its ranks pull and push together, each has gradients of its
+ * own samples, and what they push is one gradient. When one of them is lost the others go on: the
+ * gradient under way counts as refused. ERR_STOPPED: the run has said stop. */
+gradweir_status learner_group_open(const struct train_settings *settings,
+                                   const struct network *network,
+                                   const struct learner_remote_options *options,
+                                   struct learner **learner);
 
 #endif

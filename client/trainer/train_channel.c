@@ -2,6 +2,7 @@
 #include "client/trainer/train_channel.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,12 @@ static bool told_to_stop(int fd)
     char byte;
     const ssize_t count = recv(fd, &byte, 1, MSG_DONTWAIT);
     return count >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+bool channel_is_over(int fd, double seconds)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    return poll(&wait, 1, (int)(seconds * 1000)) > 0;
 }
 
 static bool send_news(const struct channel_overseer *channel, struct channel_news *news)

@@ -36,6 +36,10 @@ void channel_finish(const struct channel_overseer *channel, const char *failed);
 /* The only message of a worker that could not begin. */
 void channel_give_up(int fd, uint32_t worker, const char *failed);
 
+/* Whether the run has said stop, or is gone, by now or within `seconds`; it is not heard by that.
+ */
+bool channel_is_over(int fd, double seconds);
+
 /* The run's side: 1 news were read; 0 nothing there; -1 the worker is gone. */
 int channel_read(int fd, struct channel_news *news);
 void channel_stop(int fd);

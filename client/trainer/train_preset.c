@@ -104,7 +104,7 @@ bool train_mode_apply(struct train_settings *settings, struct train_reason *reas
 {
     if (!check_dtype(settings, reason))
         return false;
-    const uint64_t workers = settings->workers;
+    const uint64_t workers = settings->workers / settings->ranks;
     if (!train_is_sync(settings) && strcmp(settings->mode, "async") != 0) {
         snprintf(reason->text, sizeof(reason->text), "--mode %.60s: must be async or sync",
                  settings->mode);

@@ -143,6 +143,26 @@ static gradweir_status find_environment(struct train_settings *settings,
     return GRADWEIR_ERR_INVALID;
 }
 
+/* Ranks pull and push together, so each must do it as often as the others. */
+static bool check_ranks(const struct train_settings *settings, struct train_reason *reason)
+{
+    const char *other = settings->stable             ? "--stable"
+                        : settings->target_kl > 0    ? "--target-kl"
+                        : settings->pull_per_rollout ? "--pull-per-rollout"
+                                                     : NULL;
+    if (settings->ranks == 1)
+        return true;
+    if (settings->workers % settings->ranks != 0)
+        snprintf(reason->text, sizeof(reason->text),
+                 "--ranks %llu: --workers %llu cannot be parted into groups of so many",
+                 (unsigned long long)settings->ranks, (unsigned long long)settings->workers);
+    else if (other != NULL)
+        snprintf(reason->text, sizeof(reason->text),
+                 "--ranks: has no use with %s, by which some ranks would push more than others",
+                 other);
+    return settings->workers % settings->ranks == 0 && other == NULL;
+}
+
 /* Rules between options. --stable puts on what was not chosen otherwise. */
 static gradweir_status settle(struct train_settings *settings, struct train_reason *reason)
 {
@@ -179,7 +199,7 @@ static gradweir_status settle(struct train_settings *settings, struct train_reas
                  "--slow-worker: stretches the sleep of --pace, and there is none");
         return GRADWEIR_ERR_INVALID;
     }
-    if (!train_mode_apply(settings, reason))
+    if (!check_ranks(settings, reason) || !train_mode_apply(settings, reason))
         return GRADWEIR_ERR_INVALID;
     if (settings->stable) {
         settings->reward_norm = true;

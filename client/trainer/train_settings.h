@@ -24,6 +24,7 @@ struct train_settings {
     bool insecure;        /* no keys, though the servers are not on loopback */
     uint64_t seed;
     uint64_t workers;
+    uint64_t ranks; /* so many of them are one worker to the servers, a group */
     uint64_t shards;
     bool local; /* no server: the optimizer runs in this process */
 

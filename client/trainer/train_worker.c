@@ -23,8 +23,10 @@ static int train(const struct train_settings *settings, struct learner *learner)
     struct train_outcome outcome;
     channel_overseer_init(&channel, (int)settings->channel, (uint32_t)settings->worker - 1,
                           learner);
-    const gradweir_status status =
+    gradweir_status status =
         train_loop(settings, settings->worker - 1, learner, &channel.overseer, &outcome);
+    if (status == GRADWEIR_ERR_STOPPED) /* another rank has heard it first, and left */
+        status = GRADWEIR_OK;
     const char *why = outcome.reason.text[0] != '\0' ? outcome.reason.text : gradweir_last_error();
     channel_finish(&channel, status == GRADWEIR_OK ? "" : why);
     if (outcome.end == TRAIN_NOT_FINITE)
@@ -43,7 +45,8 @@ int train_worker(const struct train_settings *given)
     struct learner *learner = NULL;
     char identity[128]; /* the library says what is too long */
     const uint64_t index = settings.worker - 1;
-    snprintf(identity, sizeof(identity), "%s-%llu", settings.identity, (unsigned long long)index);
+    snprintf(identity, sizeof(identity), "%s-%llu", settings.identity,
+             (unsigned long long)(index / settings.ranks));
     if (settings.slow_worker.given && settings.slow_worker.worker == index)
         settings.slowness = settings.slow_worker.value;
     train_network(&settings, &network);
@@ -56,9 +59,14 @@ int train_worker(const struct train_settings *given)
                                                    .transport = settings.transport,
                                                    .first = first,
                                                    .patience_s = settings.patience_s,
-                                                   .poison = index == 0 ? settings.poison : 0};
+                                                   .poison = index == 0 ? settings.poison : 0,
+                                                   .rank = (uint32_t)(index % settings.ranks),
+                                                   .channel = (int)settings.channel};
     int result = 2;
-    if (learner_remote_open(&settings, &network, &options, &learner) == GRADWEIR_OK) {
+    const gradweir_status opened =
+        settings.ranks > 1 ? learner_group_open(&settings, &network, &options, &learner)
+                           : learner_remote_open(&settings, &network, &options, &learner);
+    if (opened == GRADWEIR_OK) {
         result = train(&settings, learner);
         learner->close(learner);
     } else {
