@@ -37,15 +37,19 @@ function(gradweir_library)
     if(TARGET gradweir_gpu)
         set(gpu $<TARGET_FILE:gradweir_gpu> $<TARGET_FILE:gradweir_gpu_kernels> $<TARGET_FILE:CUDA::cudart_static>)
     endif()
+    set(nccl "")
+    if(BACKEND_NCCL)
+        set(nccl $<TARGET_FILE:gradweir_nccl>)
+    endif()
     set(archive ${CMAKE_BINARY_DIR}/libgradweir.a)
     set(whole ${CMAKE_CURRENT_BINARY_DIR}/gradweir_whole.o)
     add_custom_command(OUTPUT ${archive}
         COMMAND ${CMAKE_LINKER} -r -o ${whole} ${objects} --start-group $<TARGET_FILE:gradweir_collective>
-            $<TARGET_FILE:gradweir_common> ${gpu} --end-group
+            $<TARGET_FILE:gradweir_common> ${gpu} ${nccl} --end-group
         COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=gradweir_* ${whole}
         COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
         COMMAND ${CMAKE_AR} qcs ${archive} ${whole}
-        DEPENDS ${ARGN} ${objects} gradweir_collective gradweir_common $<TARGET_NAME_IF_EXISTS:gradweir_gpu>
+        DEPENDS ${ARGN} ${objects} gradweir_collective gradweir_common $<TARGET_NAME_IF_EXISTS:gradweir_gpu> ${nccl}
         COMMAND_EXPAND_LISTS VERBATIM)
     add_custom_target(gradweir_static ALL DEPENDS ${archive})
 

@@ -86,20 +86,19 @@ endif()
 backend_decide(CUDA CUDA_FOUND_HERE "${CUDA_DESCRIPTION}" gpu/device_cuda.c
     "GPU shards and workers" "arithmetic on the CPU")
 
+# Only its header is needed: libnccl is looked up when a group of GPU ranks is first joined.
 set(NCCL_FOUND_HERE FALSE)
-set(NCCL_DESCRIPTION "nccl.h and libnccl")
-if(NOT GRADWEIR_NCCL STREQUAL OFF)
+set(NCCL_DESCRIPTION "nccl.h, and CUDA")
+if(NOT GRADWEIR_NCCL STREQUAL OFF AND BACKEND_CUDA)
     find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-    find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
-    if(NCCL_INCLUDE AND NCCL_LIBRARY)
+    if(NCCL_INCLUDE)
         set(NCCL_FOUND_HERE TRUE)
-        set(NCCL_DESCRIPTION "${NCCL_LIBRARY}")
-        target_include_directories(backend_NCCL SYSTEM INTERFACE ${NCCL_INCLUDE})
-        target_link_libraries(backend_NCCL INTERFACE ${NCCL_LIBRARY})
+        set(NCCL_DESCRIPTION "nccl.h in ${NCCL_INCLUDE}")
+        target_include_directories(backend_NCCL INTERFACE ${NCCL_INCLUDE})
     endif()
 endif()
 backend_decide(NCCL NCCL_FOUND_HERE "${NCCL_DESCRIPTION}" gpu/collective_nccl.c
-    "groups of GPU ranks" "a worker is one process")
+    "groups of GPU ranks" "no groups of GPU ranks")
 
 set(GLOO_FOUND_HERE FALSE)
 set(GLOO_DESCRIPTION "gloo/context.h and libgloo")
@@ -114,7 +113,7 @@ if(NOT GRADWEIR_GLOO STREQUAL OFF)
     endif()
 endif()
 backend_decide(GLOO GLOO_FOUND_HERE "${GLOO_DESCRIPTION}" common/collective_gloo.cpp
-    "groups of CPU ranks" "a worker is one process")
+    "groups of CPU ranks" "no groups of CPU ranks")
 
 message(STATUS "Gradweir ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, "
     "sanitizers ${GRADWEIR_SANITIZE}, tests ${GRADWEIR_TESTS}\n"

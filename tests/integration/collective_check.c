@@ -4,13 +4,15 @@
  *      collective_check BACKEND [CHECK]
  *
  * The parent forks the ranks, waits for them with a limit, and kills what is left; ranks die with
- * their parent. 77: the build has no such backend. */
+ * their parent. A rank of nccl takes the GPU of its number; where there are fewer than four only
+ * what needs no more is checked. 77: the build has no such backend, or there is no GPU. */
 #include "tests/integration/collective_ranks.h"
 
 #include "common/clock.h"
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,6 +21,15 @@
 #include <unistd.h>
 
 #define LIMIT_NS (60 * CLOCK_SECOND)
+
+/* Before anything of CUDA is called in this process. */
+static void take_gpu(const struct bench *bench, uint32_t rank)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%u", rank);
+    if (strcmp(bench->backend, "gloo") != 0)
+        setenv("CUDA_VISIBLE_DEVICES", number, 0);
+}
 
 static pid_t start(struct bench *bench, role part, uint32_t rank, uint32_t ranks)
 {
@@ -30,6 +41,7 @@ static pid_t start(struct bench *bench, role part, uint32_t rank, uint32_t ranks
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
+    take_gpu(bench, rank);
     part(bench, rank, ranks);
     fflush(stdout);
     _exit(0);
@@ -123,6 +135,7 @@ static bool check_fifty(struct bench *bench)
         const pid_t child = fork();
         if (child == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
+            take_gpu(bench, 2);
             dies_soon(bench, g, 3);
         }
         well = child > 0 && ended(child, SIGALRM, clock_now_ns() + LIMIT_NS);
@@ -137,7 +150,7 @@ static bool check_conforms(struct bench *bench)
 {
     bench->timeout_ns = 20 * CLOCK_SECOND; /* nobody dies here, and machines may be busy */
     bool well = true;
-    for (uint32_t ranks = 1; ranks <= 4; ranks *= 2) {
+    for (uint32_t ranks = 1; ranks <= bench->ranks_max; ranks *= 2) {
         struct board *board = bench->board;
         bench->board = board_new();
         well = run_all(bench, conforms, ranks) && well;
@@ -180,41 +193,77 @@ static bool check_bad_options(struct bench *bench)
 static const struct {
     const char *name;
     bool (*check)(struct bench *bench);
+    uint32_t ranks; /* at least */
 } checks[] = {
-    {"bad_options", check_bad_options},
-    {"conforms", check_conforms},
-    {"differs", check_differs},
-    {"never_comes", check_never_comes},
-    {"counts_wrongly", check_counts_wrongly},
-    {"comes_twice", check_comes_twice},
-    {"hears_nothing", check_hears_nothing},
-    {"kill", check_kill},
-    {"stop", check_stop},
-    {"fifty", check_fifty},
+    {"bad_options", check_bad_options, 1},
+    {"conforms", check_conforms, 1},
+    {"differs", check_differs, 3},
+    {"never_comes", check_never_comes, 3},
+    {"counts_wrongly", check_counts_wrongly, 2},
+    {"comes_twice", check_comes_twice, 2},
+    {"hears_nothing", check_hears_nothing, 3},
+    {"kill", check_kill, 4},
+    {"stop", check_stop, 4},
+    {"fifty", check_fifty, 3},
 };
 
-static int run_checks(const char *backend, const char *only)
+static struct bench bench_of(const char *backend)
+{
+    const struct bench bench = {.backend = backend,
+                                .ordered = strcmp(backend, "gloo") == 0,
+                                .board = board_new(),
+                                .told =
+                                    mmap(NULL, RANKS_MAX * sizeof(struct told),
+                                         PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+                                .timeout_ns = 2 * CLOCK_SECOND,
+                                .patience_ns = CLOCK_SECOND / 2,
+                                .ranks_max = RANKS_MAX};
+    ASSERT(bench.told != MAP_FAILED);
+    return bench;
+}
+
+static void end_bench(struct bench *bench)
+{
+    munmap(bench->told, RANKS_MAX * sizeof(struct told));
+    board_free(bench->board);
+}
+
+/* How many processes can be ranks at a time, each on a GPU of its own. */
+static uint32_t ranks_possible(const char *backend)
+{
+    uint32_t n = 0;
+    while (n < RANKS_MAX) {
+        struct bench bench = bench_of(backend);
+        bench.timeout_ns = 20 * CLOCK_SECOND;
+        const pid_t child = start(&bench, joins_alone, n, 1);
+        const bool well = ended(child, 0, clock_now_ns() + LIMIT_NS);
+        end_bench(&bench);
+        if (!well)
+            break;
+        n++;
+    }
+    return n;
+}
+
+static int run_checks(const char *backend, const char *only, uint32_t ranks_max)
 {
     int failed = 0;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         if (only != NULL && strcmp(only, checks[i].name) != 0)
             continue;
-        struct bench bench = {.backend = backend,
-                              .ordered = strcmp(backend, "gloo") == 0,
-                              .board = board_new(),
-                              .told =
-                                  mmap(NULL, RANKS_MAX * sizeof(struct told),
-                                       PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-                              .timeout_ns = 2 * CLOCK_SECOND,
-                              .patience_ns = CLOCK_SECOND / 2};
-        ASSERT(bench.told != MAP_FAILED);
+        if (checks[i].ranks > ranks_max) {
+            printf("%s %s: skipped, for it needs %u ranks\n", backend, checks[i].name,
+                   checks[i].ranks);
+            continue;
+        }
+        struct bench bench = bench_of(backend);
+        bench.ranks_max = ranks_max;
         const uint64_t begun_ns = clock_now_ns();
         const bool well = checks[i].check(&bench);
         printf("%s %s: %s, %.1f s\n", backend, checks[i].name, well ? "ok" : "FAILED",
                (double)(clock_now_ns() - begun_ns) / CLOCK_SECOND);
         failed += well ? 0 : 1;
-        munmap(bench.told, RANKS_MAX * sizeof(struct told));
-        board_free(bench.board);
+        end_bench(&bench);
     }
     return failed;
 }
@@ -229,5 +278,10 @@ int main(int n, char **words)
         printf("SKIPPED: this build has no %s\n", words[1]);
         return 77;
     }
-    return run_checks(words[1], n > 2 ? words[2] : NULL) == 0 ? 0 : 1;
+    const uint32_t ranks_max = ranks_possible(words[1]);
+    if (ranks_max == 0) {
+        printf("SKIPPED: not even one rank can join with %s\n", words[1]);
+        return 77;
+    }
+    return run_checks(words[1], n > 2 ? words[2] : NULL, ranks_max) == 0 ? 0 : 1;
 }

@@ -172,6 +172,19 @@ static void broadcasts(struct collective *group, uint64_t step, size_t n)
     give_back(data, n);
 }
 
+/* Whether this process can be a rank at all. */
+void joins_alone(struct bench *bench, uint32_t rank, uint32_t ranks)
+{
+    struct board_place place = {.rank = 0, .ranks = ranks};
+    struct collective *group;
+    if (rank_join(bench, &place, 0, &group) != GRADWEIR_OK) {
+        printf("rank %u cannot join: %s\n", rank, fail_reason());
+        fflush(stdout);
+        _exit(1);
+    }
+    collective_leave(group);
+}
+
 void conforms(struct bench *bench, uint32_t rank, uint32_t ranks)
 {
     struct board_place place = {.rank = rank, .ranks = ranks};

@@ -33,6 +33,7 @@ struct bench {
     struct board *board;
     struct told *told;
     uint64_t timeout_ns, patience_ns;
+    uint32_t ranks_max;
 };
 
 struct collective_options rank_options(const struct bench *bench, struct board_place *place,
@@ -46,6 +47,7 @@ gradweir_status rank_reduce(const struct bench *bench, struct collective *group,
 
 typedef void (*role)(struct bench *bench, uint32_t rank, uint32_t ranks);
 
+void joins_alone(struct bench *bench, uint32_t rank, uint32_t ranks);
 void conforms(struct bench *bench, uint32_t rank, uint32_t ranks);
 void differs(struct bench *bench, uint32_t rank, uint32_t ranks);
 void never_comes(struct bench *bench, uint32_t rank, uint32_t ranks);

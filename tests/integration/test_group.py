@@ -3,7 +3,7 @@ them have the bits of one worker that accumulates what they had, and within 1e-6
 killed or stopped is named, the others go on, and it comes back. Real servers (two shards), the real library; group_rank.c is
 what a rank does.
 
-    GRADWEIR_BUILD=build python3 tests/integration/test_group.py [CASE]         # or: ctest --test-dir build -R group
+    GRADWEIR_BUILD=build python3 tests/integration/test_group.py [CASE [SEEDS]]   # or: ctest --test-dir build -R group
 """
 import array
 import os
@@ -164,7 +164,23 @@ def strange():
         assert server.close() == 0
 
 
-CASES = {"equal": equal, "killed": killed, "stopped": stopped, "strange": strange}
+def trains(seeds=(1,)):
+    """CartPole by 2 groups of 2 ranks; and with a rank that is killed."""
+    trainer = [os.path.join(BUILD, "gradweir-train"), "--workers", "4", "--ranks", "2"]
+    for seed in seeds:
+        run = subprocess.run(trainer + ["--seed", str(seed)], capture_output=True, text=True, timeout=250)
+        print(f"seed {seed}:", run.stdout.strip().splitlines()[-1], flush=True)
+        assert run.returncode == 0, run.stdout + run.stderr
+    run = subprocess.run(trainer + ["--seed", "7", "--kill-worker", "1", "2", "--patience", "20", "--max-steps", "150000"],
+                         capture_output=True, text=True, timeout=250)
+    print("killed:", run.stdout.strip().splitlines()[-1])
+    assert run.returncode in (0, 1) and ": whole" in run.stdout, run.stdout + run.stderr
+    assert "rank 1 of 2" in run.stderr, run.stderr
+    run = subprocess.run(trainer[:1] + ["--workers", "3", "--ranks", "2"], capture_output=True, text=True, timeout=20)
+    assert run.returncode == 2 and "cannot be parted" in run.stderr
+
+
+CASES = {"equal": equal, "killed": killed, "stopped": stopped, "strange": strange, "trains": trains}
 
 
 def main():
@@ -175,7 +191,7 @@ def main():
     for name, case in CASES.items():
         if len(sys.argv) < 2 or sys.argv[1] == name:
             print(name, flush=True)
-            case()
+            case(*([range(1, 1 + int(sys.argv[2]))] if len(sys.argv) > 2 else []))
 
 
 if __name__ == "__main__":
