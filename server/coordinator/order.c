@@ -303,7 +303,8 @@ bool order_plant(struct order *order, const char *name)
                   {"owed-not-resent", &order->plants.owed_lost},
                   {"joined-early", &order->plants.joined_early},
                   {"generations-anew", &order->plants.generations_anew},
-                  {"weight-twice", &order->plants.weight_twice}};
+                  {"weight-twice", &order->plants.weight_twice},
+                  {"swap-reopened", &order->plants.swap_reopened}};
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++)
         if (strcmp(plants[i].name, name) == 0)
             return *plants[i].flag = true;

@@ -140,7 +140,7 @@ struct order_owed {
 struct order_plants {
     bool admit_partial, early_receipt, no_dedupe, refusal_unlogged, zombie_incarnation;
     bool one_seal, shortest_log, owed_lost, joined_early, generations_anew;
-    bool generation_reuse, flush_off, lease_off, retire_early, weight_twice;
+    bool generation_reuse, flush_off, lease_off, retire_early, weight_twice, swap_reopened;
 };
 
 struct order {

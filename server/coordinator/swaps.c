@@ -208,8 +208,12 @@ void swaps_came(struct order *order, uint32_t peer, const struct message_swap *s
     }
     const struct swap_rank *from = &round->from[swap->rank];
     const bool came = swap->ranks == round->ranks && (round->here >> swap->rank & 1);
-    const bool same = came && from->instance == swap->instance;
-    if (round->state == ROUND_CLOSED && same) {
+    /* What it said in an earlier try may be here yet, over the same connection. */
+    const bool same = came && (from->instance == swap->instance ||
+                               (from->peer == peer && round->state == ROUND_OPEN));
+    if (round->state == ROUND_CLOSED && order->plants.swap_reopened) {
+        come(order, round, peer, swap);
+    } else if (round->state == ROUND_CLOSED && same) {
         round->from[swap->rank].peer = peer;
         tell(order, round, swap->rank);
     } else if (round->state == ROUND_CLOSED) {

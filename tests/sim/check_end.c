@@ -53,7 +53,7 @@ bool check_progress(struct sim *sim, char *text, size_t size)
                  (unsigned long long)sim->reference->version);
         return false;
     }
-    return left_all_dead(sim, text, size);
+    return swaps_get_on(sim, text, size) && left_all_dead(sim, text, size);
 }
 
 static bool shards_level(const struct sim *sim, char *text, size_t size)

@@ -12,6 +12,7 @@
  *   sim_server.c     the coordinator's and the shards' shells
  *   sim_worker.c     the worker's shell
  *   sim_group.c      two workers as ranks of one
+ *   sim_swaps.c      workers as ranks that meet
  *   sim_user.c       its user: pulls, computes, pushes
  *   sim_boxes.c      pulls of boxes, in bfloat16, of what is newer
  *   sim_faults*.c    what goes wrong: processes, networks, servers
@@ -70,6 +71,7 @@ enum sim_event_kind {
     SIM_SENT,
     SIM_END,      /* one side of a data connection learns that it is gone */
     SIM_USER,     /* a worker's user has thought */
+    SIM_SWAP,     /* a rank says something, or again */
     SIM_FILL,     /* more of a push's body is made */
     SIM_RESTART,  /* a worker's process starts (again) */
     SIM_CUT,      /* a connection over which too little came for too long breaks */
@@ -306,6 +308,9 @@ struct reference {
     X(riding_words, "descriptions by way of a shard")                                              \
     X(group_pushes, "gradients of two ranks")                                                      \
     X(group_ends, "groups that ended with one of their ranks, or anew")                            \
+    X(swap_rounds, "rounds in which ranks met")                                                    \
+    X(swap_partial, "of these, rounds that not all came to")                                       \
+    X(swap_refused, "ranks that came late, or twice")                                              \
     X(parted_bases, "gradients whose ranks name two bases")                                        \
     X(summed_steps, "steps that wait for sums over all shards")
 
@@ -367,6 +372,8 @@ struct sim {
     uint64_t body_bytes;
     struct parts *parts[2]; /* of the group's ranks */
     uint64_t group_starts;
+    struct sim_swaps *swaps;
+    uint64_t heard_from; /* coordinator and process: of the message that a worker hears now */
     struct sim_actor actors[SIM_ACTORS];
     struct sim_coordinator *coordinators; /* SIM_COORDINATORS of them */
     uint32_t newest, coordinators_n;      /* the newest; how many there were */

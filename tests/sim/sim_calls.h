@@ -112,6 +112,14 @@ void worker_message(struct sim *sim, uint32_t worker, const struct message *mess
 void worker_think(struct sim *sim, uint32_t worker, double factor);
 bool worker_lives(const struct sim *sim, uint32_t worker);
 
+/* sim_swaps.c */
+bool swaps_room(struct sim *sim); /* false: no memory */
+void swaps_reset(struct sim *sim);
+void swaps_start(struct sim *sim, uint32_t worker); /* its process has */
+void swaps_turn(struct sim *sim, uint32_t worker);
+void swaps_heard(struct sim *sim, uint32_t worker, const struct message_swapped *swapped);
+bool swaps_get_on(struct sim *sim, char *text, size_t size);
+
 /* sim_boxes.c */
 void boxes_choose(struct sim *sim, uint32_t worker, bool after); /* what it pulls next */
 void boxes_check(struct sim *sim, uint32_t worker, uint64_t version);

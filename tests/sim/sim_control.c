@@ -244,8 +244,11 @@ void control_arrives(struct sim *sim, const struct sim_event *event)
         story_heard(sim, event->actor, sim->peers[event->from].coordinator, message);
         if (actor_role(event->actor) == SHARD)
             server_shard_message(sim, shard_of(event->actor), message);
-        else
+        else {
+            const struct sim_peer *peer = &sim->peers[event->from];
+            sim->heard_from = (uint64_t)peer->coordinator << 32 | peer->coordinator_process;
             worker_message(sim, worker_of(event->actor), message);
+        }
     }
     control_release(sim, event->what);
 }

@@ -24,7 +24,8 @@ static const char *const plants[] = {"admit-partial",      "early-receipt",
                                      "generation-ignored", "redo-off",
                                      "undo-off",           "stale-close",
                                      "quiet-off",          "promise-forgotten",
-                                     "stacks-redo-off",    "stacks-schedule-shifted"};
+                                     "stacks-redo-off",    "stacks-schedule-shifted",
+                                     "swap-reopened"};
 
 enum { PLANT_SEEDS = 4000 };
 

@@ -72,7 +72,7 @@ gradweir_status sim_open(struct sim **out)
         sim->shards[i].actions.items = calloc(1024, sizeof *sim->shards[i].actions.items);
         whole = whole && sim->shards[i].actions.items;
     }
-    if (!whole) {
+    if (!whole || !swaps_room(sim)) {
         sim_close(sim);
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the simulator");
     }
@@ -101,6 +101,7 @@ void sim_close(struct sim *sim)
     free(sim->connections);
     free(sim->messages);
     free(sim->heap);
+    free(sim->swaps);
     free(sim);
 }
 
@@ -121,6 +122,7 @@ static void reset(struct sim *sim, uint64_t seed)
     random_split(&sim->random, seed, "job", 0);
     random_split(&sim->network, seed, "network", 0);
     random_split(&sim->faults, seed, "faults", 0);
+    swaps_reset(sim);
     for (uint32_t i = 0; i < SIM_MESSAGES; i++)
         sim->messages[i].next = i + 1 < SIM_MESSAGES ? i + 1 : UINT32_MAX;
     sim->messages_free = 0;
@@ -247,6 +249,7 @@ static void worker_event(struct sim *sim, const struct sim_event *event)
         break;
     case SIM_USER: worker_user(sim, worker); break;
     case SIM_FILL: worker_fill(sim, worker, event->what); break;
+    case SIM_SWAP: swaps_turn(sim, worker); break;
     default: worker_start(sim, worker); break;
     }
 }
@@ -283,6 +286,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
     case SIM_DOWN:
     case SIM_USER:
     case SIM_FILL:
+    case SIM_SWAP:
     case SIM_RESTART:
         if (actor_role(event->actor) == WORKER)
             worker_event(sim, event);

@@ -230,6 +230,12 @@ void worker_step(struct sim *sim, uint32_t index, struct session_event event)
 /* WANT is the shell's to answer; the rest is the core's. */
 void worker_message(struct sim *sim, uint32_t index, const struct message *message)
 {
+    if (message->kind == MESSAGE_CALLED)
+        return; /* a group hears it, which is the shell's */
+    if (message->kind == MESSAGE_SWAPPED) {
+        swaps_heard(sim, index, &message->swapped);
+        return;
+    }
     if (message->kind != MESSAGE_WANT) {
         worker_step(sim, index,
                     (struct session_event){.kind = SESSION_MESSAGE, .message = message});
@@ -289,5 +295,6 @@ void worker_start(struct sim *sim, uint32_t index)
         sim->planted = true;
     sim_tell(sim, "worker %u starts as process %u", index, actor->process);
     control_up_at(sim, actor_worker(index), sim->now_ns);
+    swaps_start(sim, index);
     worker_think(sim, index, 1);
 }
