@@ -11,6 +11,8 @@ packages=(
     libgssapi-krb5-2 libkrb5-3 libk5crypto3 libkrb5support0 libcom-err2 libkeyutils1 libssl3
     libmsgpack-dev libmsgpack-cxx-dev libmsgpackc2 libisal-dev libisal2 libxxhash-dev libxxhash0
     libopenblas-pthread-dev libopenblas0-pthread libgfortran5 libquadmath0 libgloo-dev libgloo0 libhiredis0.14
+    libcriterion-dev libcriterion3 libboxfort-dev libffi8 libgit2-1.5 libhttp-parser2.9 libmbedcrypto7 libmbedtls14 libmbedx509-1
+    libpcre2-8-0 libssh2-1 libnanomsg5 zlib1g
     pkgconf pkgconf-bin libpkgconf3
 )
 mkdir -p "$folder/packages"
@@ -20,8 +22,8 @@ for package in "$folder"/packages/*.deb; do
 done
 rm -r "$folder/packages"
 # What no build reads.
-rm -rf "$folder"/usr/share/{doc,man,bug,lintian,locale} "$folder"/usr/include/boost "$folder"/usr/sbin
-find "$folder" -name '*.a' -delete
+rm -rf "$folder"/usr/share/{doc,man,bug,lintian,locale,info,gdb,perftest} "$folder"/usr/sbin "$folder"/etc
+find "$folder" \( -name '*.a' -o -name '*.hpp' \) -delete
 lib=$folder/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 rm "$lib"/openblas-pthread/liblapack*
 cp "$lib"/openblas-pthread/pkgconfig/openblas.pc "$lib/pkgconfig/"
