@@ -161,6 +161,9 @@ const struct setting settings_server[] = {
         "are fewer than 4"),
     ONE_OF("simd", false, "auto", "auto|scalar|avx2|avx512",
            "instructions of the arithmetic; the bits are the same"),
+    ONE_OF("device", false, "cpu", "cpu|cuda",
+           "what computes for a shard; cuda: a GPU, on the shard's memory where it is, the host's"),
+    WHOLE("gpu", false, "0", 0, 63, NULL, "which GPU, where device is cuda"),
     BYTES("queue_bytes_max", "auto", 4096, 1024 * 1024 * GIB, "auto",
           "bound of all gradient slots of a shard, for which the queue is lowered; auto: none"),
 

@@ -2,6 +2,7 @@
 #include "server/host_settings.h"
 
 #include "common/checksum.h"
+#include "common/device.h"
 #include "common/random.h"
 
 #include <ctype.h>
@@ -216,6 +217,26 @@ static gradweir_status check_optimizer(const struct settings *settings)
     return GRADWEIR_OK;
 }
 
+/* What is not on the GPU is refused, not computed elsewhere in silence. */
+static gradweir_status check_device(const struct settings *settings)
+{
+    const char *device = settings_text(settings, "device");
+    const char *window = settings_text(settings, "window_algorithm");
+    if (strcmp(device, "cpu") == 0 && settings_given(settings, "gpu"))
+        return fail(GRADWEIR_ERR_INVALID, "gpu is given, but device is cpu: say --device cuda");
+    if (strcmp(device, "cpu") != 0 && strcmp(window, "direct") != 0)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "device is %s and window_algorithm is %s: a GPU has the direct window only, "
+                    "say --window_algorithm direct (to the coordinator too)",
+                    device, window);
+    if (device_find(device) == NULL)
+        return fail(GRADWEIR_ERR_UNSUPPORTED,
+                    "device is %s, but this program was built without it (-DGRADWEIR_CUDA=ON needs "
+                    "the CUDA toolkit)",
+                    device);
+    return GRADWEIR_OK;
+}
+
 static gradweir_status check_together(const struct settings *settings)
 {
     const int64_t lease = settings_duration(settings, "lease");
@@ -229,6 +250,7 @@ static gradweir_status check_together(const struct settings *settings)
         return fail(GRADWEIR_ERR_INVALID,
                     "shards_elsewhere and coordinator are both given, so nothing would run here: "
                     "the first is the coordinator's, the second its shards'");
+    TRY(check_device(settings));
     return check_optimizer(settings);
 }
 
@@ -247,6 +269,8 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
         return fail(GRADWEIR_ERR_INVALID,
                     "shard is given but coordinator is not: say where the coordinator listens");
     options->simd = settings_choice(settings, "simd") == 0 ? NULL : settings_text(settings, "simd");
+    options->device = settings_text(settings, "device");
+    options->gpu = (uint32_t)settings_int(settings, "gpu");
     options->record = settings_text(settings, "record");
     options->arena_dir = settings_text(settings, "arena_dir");
     options->record_bytes_max = (uint64_t)settings_size(settings, "record_bytes_max");

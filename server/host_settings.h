@@ -22,6 +22,8 @@ struct host_options {
     uint32_t data_first, data_last;   /* its ports; 0: any */
     const char *advertise;            /* the host that others are given; "": the bound one */
     const char *simd;                 /* NULL: the best */
+    const char *device;               /* "cpu", "cuda" */
+    uint32_t gpu;                     /* cuda: which */
     uint32_t shard_threads;           /* host_threads.h decides; 0 counts as 1 */
     bool crowded;                     /* threads of this machine's shards outnumber its cores */
     const char *record;               /* "": nowhere */

@@ -114,6 +114,8 @@ static gradweir_status turn(struct shard_loop *loop, bool *any)
     *any |= shard_loop_transport(loop);
     if (loop->shard) {
         *any |= shard_loop_device(loop);
+        if (loop->device_failed != GRADWEIR_OK)
+            return fail(loop->device_failed, "%s", loop->device_reason);
         const int64_t now = (int64_t)clock_now_ns();
         if (now >= shard_next(loop->shard))
             shard_loop_event(loop, &(struct shard_event){.kind = SHARD_TICK, .now_ns = now});
@@ -168,19 +170,14 @@ static gradweir_status open_all(struct shard_loop *loop, struct control *within)
         log_line(host->log, LOG_INFO, "transport", "shard %u at %s (for others %s): %s",
                  host->index, transport_address(loop->transport), loop->listener.address, text);
     loop->arithmetic = arithmetic_choose(host->options->simd);
-    loop->device = device_find("cpu");
-    TRY(loop->device->open(&(struct device_options){.simd = host->options->simd,
-                                                    .threads = host->options->shard_threads,
-                                                    .crowded = host->options->crowded},
-                           &loop->device_state));
+    TRY(shard_memory_device(loop));
     return go_on(loop);
 }
 
 static void close_all(struct shard_loop *loop)
 {
     transport_close(loop->transport);
-    if (loop->device)
-        loop->device->close(loop->device_state);
+    shard_memory_device_close(loop);
     shard_loop_record_end(loop);
     shard_loop_tables_free(loop);
     free(loop->peers);

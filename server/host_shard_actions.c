@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/codec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,14 +169,24 @@ static gradweir_status give_job(struct shard_loop *loop, const struct shard_job 
                               .behind = {measures ? behind_step : NULL, loop}});
 }
 
+/* The loop ends with this reason. The memory is the host's: who is started again goes on in it. */
+static void device_failed(struct shard_loop *loop, gradweir_status status)
+{
+    if (loop->device_failed == GRADWEIR_OK)
+        snprintf(loop->device_reason, sizeof loop->device_reason, "%s", fail_reason());
+    loop->device_failed = status;
+}
+
 /* One job at a time: scan_sums and work belong to it. */
 static void give_next(struct shard_loop *loop)
 {
-    if (loop->jobs_given || !loop->jobs_count)
+    if (loop->jobs_given || !loop->jobs_count || loop->device_failed != GRADWEIR_OK)
         return;
     const gradweir_status status = give_job(loop, &loop->jobs[loop->jobs_first]);
-    ASSERT(status == GRADWEIR_OK);
-    loop->jobs_given = 1;
+    if (status == GRADWEIR_OK)
+        loop->jobs_given = 1;
+    else
+        device_failed(loop, status);
 }
 
 static void queue_job(struct shard_loop *loop, const struct shard_action *action)
@@ -193,6 +204,10 @@ static void queue_job(struct shard_loop *loop, const struct shard_action *action
 
 static void job_done(struct shard_loop *loop, const struct device_done *done)
 {
+    if (done->status != GRADWEIR_OK) {
+        device_failed(loop, done->status);
+        return;
+    }
     const struct shard_job job = loop->jobs[loop->jobs_first];
     loop->jobs_first = (loop->jobs_first + 1) % loop->jobs_max;
     loop->jobs_count--;

@@ -49,6 +49,9 @@ struct shard_loop {
     struct host_listener listener;
     const struct device *device;
     struct device_state *device_state;
+    gradweir_status device_failed; /* OK, or why it computes no more; the reason with it */
+    char device_reason[256];
+    bool pinned; /* the arena is, for the device */
     const struct arithmetic *arithmetic;
     struct content_assembler *assembler;
     struct shard *shard; /* the arena; NULL until the coordinator has told the layout */

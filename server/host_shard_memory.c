@@ -74,6 +74,8 @@ static gradweir_status look_at_file(struct shard_loop *loop)
 static gradweir_status in_use(struct shard_loop *loop)
 {
     TRY(shard_loop_tables(loop));
+    TRY(loop->device->pin(loop->device_state, loop->shard, loop->arena_bytes));
+    loop->pinned = true;
     return transport_memory_map(loop->transport, loop->shard, loop->arena_bytes,
                                 &loop->arena_memory);
 }
@@ -199,6 +201,36 @@ gradweir_status shard_memory_take(struct shard_loop *loop, const struct model *m
     TRY(shard_init(arena, loop->arena_bytes, model, &options->order.law, &shard));
     loop->shard = arena;
     return in_use(loop);
+}
+
+gradweir_status shard_memory_device(struct shard_loop *loop)
+{
+    const struct host_options *options = loop->host->options;
+    struct device_info info;
+    loop->device = device_find(options->device);
+    if (loop->device == NULL)
+        return fail(GRADWEIR_ERR_UNSUPPORTED, "device %s: this program was built without it",
+                    options->device);
+    TRY(loop->device->open(&(struct device_options){.simd = options->simd,
+                                                    .ordinal = options->gpu,
+                                                    .threads = options->shard_threads,
+                                                    .crowded = options->crowded},
+                           &loop->device_state));
+    loop->device->info(loop->device_state, &info);
+    if (!info.host_memory)
+        log_line(loop->host->log, LOG_INFO, "device", "shard %u computes on %s, in pinned memory",
+                 loop->host->index, info.text);
+    return GRADWEIR_OK;
+}
+
+void shard_memory_device_close(struct shard_loop *loop)
+{
+    if (!loop->device)
+        return;
+    if (loop->pinned)
+        loop->device->unpin(loop->device_state, loop->shard, loop->arena_bytes);
+    loop->pinned = false;
+    loop->device->close(loop->device_state);
 }
 
 gradweir_status shard_memory_fits(const struct shard_loop *loop,

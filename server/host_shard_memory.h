@@ -22,4 +22,9 @@ gradweir_status shard_memory_fits(const struct shard_loop *loop,
 /* Unmaps; the file goes when loop->stopped: the coordinator has said that the job is over. */
 void shard_memory_close(struct shard_loop *loop);
 
+/* What computes for this shard. Once the arena is there it is pinned for it, so that any device
+ * works on memory that stays the host's: shared, redone and checked as ever. */
+gradweir_status shard_memory_device(struct shard_loop *loop);
+void shard_memory_device_close(struct shard_loop *loop);
+
 #endif

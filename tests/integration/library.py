@@ -149,15 +149,16 @@ class Worker:
 
 
 class Server:
-    def __init__(self, *arguments, listen="127.0.0.1:0"):
+    def __init__(self, *arguments, listen="127.0.0.1:0", program="gradweir-server", environment=None):
         supervised = "--supervise" in arguments
         self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if supervised else None)
         if supervised and "--arena_dir" not in arguments:
             arguments += ("--arena_dir", self.folder.name)  # else what one test leaves, the next goes on in
         port_file = os.path.join(self.folder.name, "port")
         self.log = open(os.path.join(self.folder.name, "log"), "w+")
-        self.process = subprocess.Popen([os.path.join(BUILD, "gradweir-server"), "--listen", listen, "--port-file",
-                                         port_file, *arguments], stdout=subprocess.DEVNULL, stderr=self.log)
+        self.process = subprocess.Popen([os.path.join(BUILD, program), "--listen", listen, "--port-file",
+                                         port_file, *arguments], stdout=subprocess.DEVNULL, stderr=self.log,
+                                        env={**os.environ, **(environment or {})})
         end = time.monotonic() + 10
         while not os.path.exists(port_file) and self.process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)

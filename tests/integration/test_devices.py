@@ -1,0 +1,114 @@
+"""What computes for a shard: --device. Real servers, the real library. Where there is no GPU, `cuda` is the processor in a GPU's
+clothes (tests/unit/device_pinned.c): it works on pinned memory of the host alone, and can be lost.
+
+    GRADWEIR_BUILD=build python3 tests/integration/test_devices.py       # or: ctest --test-dir build -R ^devices
+"""
+import os
+import random
+import re
+import subprocess
+import tempfile
+import unittest
+
+from library import BUILD, READER, VERDICTS, Failed, Server, Worker
+
+SIZES = (("a", 70001), ("b", 3), ("c", 70000))
+DIRECT = ("--window_algorithm", "direct")
+PINNED = {"program": os.path.join("tests", "pinned_server")}
+RULES = (("--optimizer", "adam", "--learning-rate", "0.01", "--window", "1", "--stride", "1"),
+         ("--optimizer", "lamb", "--learning-rate", "0.01", "--window", "2", "--stride", "1"),
+         ("--optimizer", "momentum", "--learning-rate", "0.01", "--window", "3", "--gradient-dtype", "int8"),
+         ("--optimizer", "sgd", "--learning-rate", "0.1", "--clip_average", "0.5", "--gradient-dtype", "bfloat16"))
+
+
+def train(server, steps=8, digests=None):
+    chance = random.Random(7)
+    worker = Worker(server.address, "w", SIZES, timeout_ms=20000).bind().offer(20000)
+    worker.pull(20000)
+    for step in range(steps):
+        for gradient in worker.gradients:
+            gradient[:] = [x * (1 + step) / 64 for x in chance.choices((-3, -1, 0, 2, 5), k=len(gradient))]
+        receipt = worker.wait(worker.send(4), 30000)
+        if VERDICTS[receipt.verdict] != "ADMITTED":
+            raise AssertionError(VERDICTS[receipt.verdict])
+        if digests is not None:
+            worker.pull_until(step + 1)
+            digests[step + 1] = worker.digest()
+    version = worker.pull(30000)
+    for _ in range(200):
+        newer = worker.pull(30000)
+        if newer == version and '"queue":0' in worker.status().replace(" ", ""):
+            break
+        version = newer
+    digest = worker.digest()
+    worker.close()
+    return version, digest
+
+
+class Pinned(unittest.TestCase):
+    def test_a_device_on_pinned_memory_gives_the_bits_of_the_cpu(self):
+        for rule in RULES:
+            with Server(*rule, *DIRECT) as server:
+                expected = train(server)
+                self.assertEqual(server.close(), 0)
+            for more in ((), ("--shards", "2"), ("--supervise", "--arena_verify", "resume")):
+                with Server(*rule, *DIRECT, "--device", "cuda", *more, **PINNED) as server:
+                    self.assertEqual(train(server), expected, (rule, more))
+                    self.assertIn("computes on a processor in a GPU's clothes, in pinned memory", server.lines())
+                    self.assertEqual(server.close(), 0)
+
+    def test_a_lost_device_ends_the_server_with_its_reason(self):
+        with Server(*RULES[0], *DIRECT, "--device", "cuda", environment={"PINNED_JOBS_GOOD": "5"}, **PINNED) as server:
+            worker = Worker(server.address, "w", SIZES, timeout_ms=5000).bind().offer()
+            with self.assertRaises(Failed):
+                for _ in range(50):
+                    worker.pull()
+                    worker.push()
+            self.assertNotEqual(server.process.wait(15), 0)
+            self.assertIn("shard 0: cuda: a job: the device is lost", server.lines())
+            worker.close()
+
+    def test_its_memory_is_the_hosts_so_who_starts_again_goes_on_in_it(self):
+        digests = {}
+        with Server(*RULES[0], *DIRECT) as server:
+            train(server, digests=digests)
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            kept = (*RULES[0], *DIRECT, "--device", "cuda", "--supervise", "--arena_dir", folder)
+            with Server(*kept, environment={"PINNED_JOBS_GOOD": "13"}, **PINNED) as server:
+                with self.assertRaises(Failed):
+                    train(server)
+                self.assertNotEqual(server.process.wait(15), 0)
+                self.assertIn("the device is lost", server.lines())
+            with Server(*kept, **PINNED) as server:
+                reader = Worker(server.address, "r", SIZES, role=READER, timeout_ms=20000).bind()
+                version = reader.pull(20000)
+                self.assertGreater(version, 2)
+                self.assertEqual(reader.digest(), digests[version])
+                reader.close()
+                self.assertEqual(server.close(), 0)
+
+
+class Here(unittest.TestCase):
+    def refused(self, *arguments):
+        run = subprocess.run([os.path.join(BUILD, "gradweir-server"), "--listen", "127.0.0.1:0", *arguments], capture_output=True,
+                             text=True, timeout=20)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertGreater(run.returncode, 0, "a signal")
+        return run.stdout + run.stderr
+
+    def test_what_does_not_go_together_is_named(self):
+        self.assertIn("device is cuda and window_algorithm is auto", self.refused("--device", "cuda"))
+        self.assertIn("gpu is given, but device is cpu", self.refused("--gpu", "1"))
+        self.assertRegex(self.refused("--device", "abacus"), "device")
+
+    def test_a_machine_or_build_without_a_gpu_says_so(self):
+        try:
+            text = self.refused("--device", "cuda", *DIRECT)
+        except subprocess.TimeoutExpired:
+            print("SKIPPED: this machine has a GPU", flush=True)
+            return
+        self.assertTrue(re.search("no NVIDIA driver|built without it|newer driver", text), text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,13 @@
+/* The processor in a GPU's clothes, for tests: works on pinned memory of the host alone, tells what
+ * follows a stretch only once the job is done, and can be lost after so many jobs. */
+#ifndef GRADWEIR_UNIT_DEVICE_PINNED_H
+#define GRADWEIR_UNIT_DEVICE_PINNED_H
+
+#include "common/device.h"
+
+extern const struct device device_pinned; /* named cuda */
+
+/* The job after so many is lost, and all behind it; 0: none. */
+extern uint64_t device_pinned_jobs_good;
+
+#endif
