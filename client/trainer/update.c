@@ -120,7 +120,7 @@ static gradweir_status push_accumulated(struct update *u, struct learner *learne
         return GRADWEIR_OK;
     const float scale = 1 / (float)u->accumulated_samples;
     for (size_t i = 0; i < u->network->n_parameters; i++)
-        u->gradient[i] = u->accumulated[i] * scale;
+        u->gradient[i] = element_scaled(u->accumulated[i], scale);
     memset(u->accumulated, 0, u->network->n_parameters * sizeof(float));
     const gradweir_status status = learner->push(learner, u->gradient, u->accumulated_samples);
     u->accumulated_samples = u->accumulated_count = 0;

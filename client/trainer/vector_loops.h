@@ -85,7 +85,7 @@ static void narrow_backward(const struct narrow_layer *layer, const float *restr
 static void add_scaled(size_t n, float scale, const float *restrict x, float *restrict y)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] += scale * x[i];
+        y[i] = element_plus(y[i], scale, x[i]);
 }
 
 static double square_sum(size_t n, const float *restrict x)
