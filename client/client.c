@@ -254,6 +254,7 @@ static gradweir_status bind_all(struct gradweir_client *client, const gradweir_t
     TRY(explain_mismatch(client, client_wait_until(client, is_in, 0, deadline_ns)));
     TRY(client_feedback_take(client));
     TRY(client_memory_path(client));
+    client_memory_report(client);
     if (client->options.progress == GRADWEIR_PROGRESS_THREAD) {
         if (pthread_create(&client->helper, NULL, help, client) != 0)
             return fail(GRADWEIR_ERR_IO, "no helper thread");

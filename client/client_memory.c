@@ -104,6 +104,15 @@ gradweir_status client_memory_path(struct gradweir_client *client)
     return GRADWEIR_OK;
 }
 
+void client_memory_report(struct gradweir_client *client)
+{
+    if (!client->memory || client->numbers_count == REPORT_MAX)
+        return;
+    client->numbers[client->numbers_count++] =
+        (struct report_number){.name = "memory_staging", .value = 1};
+    client_send_report(client);
+}
+
 const char *client_memory_path_name(const struct gradweir_client *client)
 {
     return client->memory ? "staging" : "host";

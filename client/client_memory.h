@@ -47,6 +47,9 @@ void client_memory_unbind(struct gradweir_client *client); /* before the send bu
  * missing when it cannot be the one that is asked for. */
 gradweir_status client_memory_path(struct gradweir_client *client);
 
+/* Puts the path on the operator's page, as a number: memory_staging 1. Nothing where it is host. */
+void client_memory_report(struct gradweir_client *client);
+
 /* ERR_LOST and the like when the device has failed: nothing that needs it works any more. */
 gradweir_status client_memory_whole(const struct gradweir_client *client);
 

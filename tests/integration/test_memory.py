@@ -29,6 +29,7 @@ class Memory(unittest.TestCase):
             code, told, errors = far_worker(server, place, 7)
             self.assertEqual(code, 0, (told, errors))
             self.assertEqual((told["version"], told["box"], told["rest"], told["unpinned"]), (7, 1, 1, 0))
+            self.assertEqual(told["status"]["workers"][0]["report"], {} if place == "host" else {"memory_staging": 1})
             self.assertEqual(server.close(), 0)
         return told
 

@@ -116,7 +116,8 @@ enum gradweir_memory {
  * DIRECT: the network takes GPU memory itself, or bind fails with ERR_UNSUPPORTED and says what is
  * missing; this version cannot do it yet. AUTO: direct where it can be had, else staging. Which of
  * them it is: gradweir_describe,
- * gradweir_status_json ("this_client"), a line of the log. */
+ * gradweir_status_json ("this_client"), the operator's page (workers[].report), a line of the log.
+ */
 enum gradweir_memory_path {
     GRADWEIR_MEMORY_PATH_AUTO = 0,
     GRADWEIR_MEMORY_PATH_STAGING = 1,
@@ -341,7 +342,8 @@ GRADWEIR_API gradweir_status gradweir_status_json(gradweir_client *client, uint3
 
 /* Puts numbers on the operator's page (status: workers[].report), beside this worker's name; each
  * replaces the last of its name. ERR_FULL beyond GRADWEIR_NUMBERS_MAX names, ERR_INVALID for a bad
- * one; then nothing is changed. Sent at once, and again after a reconnect; nobody answers. */
+ * one; then nothing is changed. Sent at once, and again after a reconnect; nobody answers. Where
+ * arrays may lie in a GPU's memory one of them is the library's own: memory_staging. */
 GRADWEIR_API gradweir_status gradweir_report(gradweir_client *client,
                                              const gradweir_number *numbers, size_t count);
 
