@@ -5,8 +5,10 @@
  * A step has SAMPLES samples. RANKS > 0: this process is rank RANK and has its share of them by its
  * place, in a timeout of 4 s; it goes on when others are lost, and says so. RANKS 0: it is one
  * worker and accumulates BATCHES batches, or pushes one. BATCHES of a rank: it accumulates as many.
- * Parameters at version STEPS go to FILE ("-": nowhere). Lines on stdout: "step VERSION ranks N
- * place P", "failed STATUS SENTENCE", "renewed STATUS ...". Ends with 0, or 1 and a sentence. */
+ * With GROUP_RANK_PARTS each rank has columns of its own of tensor "a", and all work on the same
+ * samples. Parameters at version STEPS go to FILE ("-": nowhere). Lines on stdout: "step VERSION
+ * ranks N place P", "failed STATUS SENTENCE", "renewed STATUS ...". Ends with 0, or 1 and a
+ * sentence. */
 #include <gradweir/group.h>
 
 #include <inttypes.h>
@@ -29,6 +31,8 @@ struct rank {
     gradweir_tensor tensors[TENSORS];
     size_t elements[TENSORS];
     uint32_t batches;
+    bool parts; /* of tensor 0: `width` columns from `left` on, and it is packed */
+    uint64_t left, width;
 };
 
 #define MUST(call)                                                                                 \
@@ -75,6 +79,40 @@ static void prepare(struct rank *rank)
     }
 }
 
+/* Where element i of what this rank holds of tensor t is in the whole of it. */
+static uint64_t place(const struct rank *rank, size_t t, size_t i)
+{
+    return rank->parts && t == 0 ? i / rank->width * shapes[0][1] + rank->left + i % rank->width
+                                 : i;
+}
+
+/* Before bind. */
+static void cut(struct rank *rank, uint32_t number, uint32_t ranks)
+{
+    const uint64_t columns = shapes[0][1];
+    rank->parts = true;
+    rank->left = columns * number / ranks;
+    rank->width = columns * (number + 1) / ranks - rank->left;
+    rank->elements[0] = shapes[0][0] * rank->width;
+    for (size_t i = 0; i < rank->elements[0]; i++)
+        ((float *)rank->tensors[0].parameters)[i] = noise(place(rank, 0, i));
+    MUST(gradweir_group_part(rank->group, 0, 1, rank->left, rank->width));
+}
+
+/* The whole of tensor 0, at all ranks. */
+static void unite(struct rank *rank)
+{
+    const size_t whole = shapes[0][0] * shapes[0][1];
+    float *all = memory(whole * sizeof(float));
+    for (size_t i = 0; i < rank->elements[0]; i++)
+        all[place(rank, 0, i)] = ((float *)rank->tensors[0].parameters)[i];
+    MUST(gradweir_group_reduce(rank->group, all, rank->tensors[0].parameters, whole));
+    rank->elements[0] = whole;
+    MUST(gradweir_group_broadcast(rank->group, all, whole, 1));
+    MUST(gradweir_group_barrier(rank->group));
+    free(all);
+}
+
 /* The mean over samples [first, first + n) of the step. */
 static void compute(struct rank *rank, uint64_t step, uint32_t first, uint32_t n)
 {
@@ -85,7 +123,8 @@ static void compute(struct rank *rank, uint64_t step, uint32_t first, uint32_t n
             double sum = 0;
             for (uint32_t s = first; s < first + n; s++)
                 sum += (0.1 + 0.01 * s) * (double)parameters[i] +
-                       (double)noise(step << 44 ^ (uint64_t)s << 36 ^ (uint64_t)t << 32 ^ i);
+                       (double)noise(step << 44 ^ (uint64_t)s << 36 ^ (uint64_t)t << 32 ^
+                                     place(rank, t, i));
             gradient[i] = (float)(sum / n);
         }
     }
@@ -166,11 +205,14 @@ static void join(struct rank *rank, gradweir_options *client, char **words)
     options.client = client;
     options.timeout_ms = 4000;
     options.patience_ms = 1500;
+    options.samples = getenv("GROUP_RANK_PARTS") ? GRADWEIR_SAMPLES_SHARED : GRADWEIR_SAMPLES_OWN;
     const gradweir_status status = gradweir_group_join(&options, &rank->group);
     if (status != GRADWEIR_OK) {
         printf("join %d %s\n", (int)status, gradweir_last_error());
         exit(2);
     }
+    if (getenv("GROUP_RANK_PARTS"))
+        cut(rank, client->rank, client->ranks);
     MUST(gradweir_group_bind(rank->group, rank->tensors, TENSORS));
 }
 
@@ -179,8 +221,9 @@ static gradweir_status push(struct rank *rank, uint64_t version, gradweir_receip
     gradweir_group_info info = {.size = sizeof info};
     MUST(gradweir_group_tell(rank->group, &info));
     printf("step %" PRIu64 " ranks %u place %u\n", version, info.ranks, info.rank);
-    const uint32_t first = SAMPLES * info.rank / info.ranks;
-    const uint32_t n = (SAMPLES * (info.rank + 1) / info.ranks - first) / rank->batches;
+    const uint32_t begin = rank->parts ? 0 : SAMPLES * info.rank / info.ranks;
+    const uint32_t end = rank->parts ? SAMPLES : SAMPLES * (info.rank + 1) / info.ranks;
+    const uint32_t first = begin, n = (end - begin) / rank->batches;
     for (uint32_t b = 0; b < rank->batches; b++) {
         compute(rank, version, first + b * n, n);
         if (rank->batches > 1)
@@ -223,6 +266,11 @@ static void together(struct rank *rank, uint64_t steps)
         }
         if (status != GRADWEIR_OK)
             renew(rank, status);
+    }
+    if (rank->parts) {
+        unite(rank);
+        const gradweir_status status = gradweir_group_renew(rank->group);
+        printf("renew %d\n", (int)status); /* it is whole */
     }
     gradweir_group_leave(rank->group);
 }

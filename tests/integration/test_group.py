@@ -24,11 +24,11 @@ ADAM = ("--optimizer", "adam", *SERVER)
 
 
 class Rank:
-    def __init__(self, address, rank, ranks, steps=STEPS, file="-", batches=1, pause_ms=0, identity="group"):
+    def __init__(self, address, rank, ranks, steps=STEPS, file="-", batches=1, pause_ms=0, identity="group", **environment):
         self.out = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [os.path.join(BUILD, "tests", "group_rank"), address, identity, str(rank), str(ranks), str(steps), file,
-             str(batches)], stdout=self.out, stderr=self.out, env={**os.environ, "GROUP_RANK_PAUSE_MS": str(pause_ms)})
+             str(batches)], stdout=self.out, stderr=self.out, env={**os.environ, **environment, "GROUP_RANK_PAUSE_MS": str(pause_ms)})
 
     def text(self):
         self.out.seek(0)
@@ -55,11 +55,12 @@ def read(path):
     return parameters
 
 
-def train(ranks, folder, server, batches=1):
+def train(ranks, folder, server, batches=1, **environment):
     """Parameters after STEPS steps; of one worker when ranks is 0."""
     path = os.path.join(folder, f"parameters-{ranks}-{batches}")
     with Server(*server) as running:
-        started = [Rank(running.address, r, ranks, file=path if r == 0 else "-", batches=batches) for r in range(max(ranks, 1))]
+        started = [Rank(running.address, r, ranks, file=path if r == 0 else "-", batches=batches, **environment)
+                   for r in range(max(ranks, 1))]
         for rank in started:
             rank.end()
         assert running.close() == 0
@@ -90,6 +91,20 @@ def equal():
         far = apart(train(0, folder, MOMENTUM), twice)
         print(f"momentum, 2 ranks that accumulate twice: at most {far:.2e}")
         assert far <= 1e-6, far
+
+
+def parts():
+    """Each rank has columns of its own, and its own optimizer's part of them; all work on the same samples."""
+    with tempfile.TemporaryDirectory() as folder:
+        for server in (MOMENTUM, ADAM):
+            one = train(0, folder, server)
+            for ranks in (2, 3):
+                far = apart(one, train(ranks, folder, server, GROUP_RANK_PARTS="1"))
+                print(f"{server[1]}, {ranks} ranks with columns of their own: at most {far:.2e}")
+                assert far <= 1e-6, far
+            batches = apart(train(0, folder, server, batches=2), train(2, folder, server, batches=2, GROUP_RANK_PARTS="1"))
+            print(f"{server[1]}, 2 ranks that accumulate: at most {batches:.2e}")
+            assert batches <= 1e-6, batches
 
 
 def started(address, ranks, steps, pause_ms=20):
@@ -180,7 +195,7 @@ def trains(seeds=(1,)):
     assert run.returncode == 2 and "cannot be parted" in run.stderr
 
 
-CASES = {"equal": equal, "killed": killed, "stopped": stopped, "strange": strange, "trains": trains}
+CASES = {"equal": equal, "parts": parts, "killed": killed, "stopped": stopped, "strange": strange, "trains": trains}
 
 
 def main():
