@@ -154,6 +154,31 @@ def stopped():
         assert server.close() == 0
 
 
+def held(rank):
+    with open(f"/proc/{rank.process.pid}/status") as file:
+        rss = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+    return rss, len(os.listdir(f"/proc/{rank.process.pid}/fd")), len(os.listdir(f"/proc/{rank.process.pid}/task"))
+
+
+def again(rounds=8):
+    """One is killed and comes back, again and again: the others neither hang nor grow."""
+    with Server(*MOMENTUM) as server:
+        group = started(server.address, 3, 100000, pause_ms=5)
+        for number in range(rounds):
+            group[2].kill()
+            until(lambda: len(group[0].lines("renewed")) > number and len(group[1].lines("renewed")) > number, 20)
+            group[2] = Rank(server.address, 2, 3, 100000, pause_ms=5)
+            until(lambda: len(group[2].lines("step")) > 3, 20)
+            now = held(group[0])
+            if number == 2:
+                first = now
+        print(f"kB, descriptors, threads of rank 0 after 3 rounds: {first}, after {rounds}: {now}")
+        assert now[0] < first[0] + 4096 and now[1] <= first[1] and now[2] <= first[2]
+        for rank in group:
+            rank.kill()
+            rank.process.wait()
+
+
 def strange():
     """A rank that never comes, one that counts otherwise, one that is there twice: a status and a sentence."""
     with Server(*MOMENTUM) as server:
@@ -195,7 +220,7 @@ def trains(seeds=(1,)):
     assert run.returncode == 2 and "cannot be parted" in run.stderr
 
 
-CASES = {"equal": equal, "parts": parts, "killed": killed, "stopped": stopped, "strange": strange, "trains": trains}
+CASES = {"equal": equal, "parts": parts, "killed": killed, "stopped": stopped, "again": again, "strange": strange, "trains": trains}
 
 
 def main():

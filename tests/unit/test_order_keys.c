@@ -118,3 +118,18 @@ Test(order_keys, a_shard_is_who_holds_that_shards_key)
     cr_assert_not_null(denied(&it, "server", &as_worker));
     done(&it);
 }
+
+Test(order_keys, a_rank_meets_only_under_the_name_of_its_key)
+{
+    struct rig made = rig();
+    struct message swap = {.kind = MESSAGE_SWAP, .epoch = 1, .timeline = 1};
+    swap.swap =
+        (struct message_swap){.identity = "group-0", .ranks = 2, .instance = 1, .patience_ms = 9};
+    cr_assert_null(denied(&made, "group-0", &swap));
+    strcpy(swap.swap.identity, "group-0/left");
+    cr_assert_null(denied(&made, "group-0", &swap));
+    const char *text = denied(&made, "other", &swap);
+    cr_assert(text && strstr(text, "the key of other cannot join as group-0/left"), "%s", text);
+    cr_assert_not_null(denied(&made, "shard-0", &swap));
+    done(&made);
+}

@@ -81,7 +81,8 @@ typedef struct gradweir_group_options {
                              127.0.0.1. Nothing that listens there authenticates anybody */
     uint32_t timeout_ms;  /* of each call, join and renew: 60000 */
     uint32_t patience_ms; /* of that, to find out who is still there after a failure, 1 ms to half
-                             of timeout_ms: 5000 */
+                             of timeout_ms: 5000. Longer than a rank computes between two calls, or
+                             it is left out, and comes back by renew */
     uint32_t samples;     /* enum gradweir_samples */
     uint32_t fixed;       /* 1: nobody is taken in by a pull; who is left out stays so. Implied by
                              gradweir_group_part */
