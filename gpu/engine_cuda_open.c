@@ -338,10 +338,20 @@ static void drop(struct cuda_graph *graph)
         (void)cudaGraphExecDestroy(graph->exec);
 }
 
+/* What is under way still uses what is given back. A GPU that has not answered for a minute is not
+ * waited for again. */
+static void settle(struct engine_state *state)
+{
+    for (size_t g = 0; g < ENGINE_GROUPS_MAX && state->broken != GRADWEIR_ERR_TIMEOUT; g++)
+        if (state->groups[g].math.stream != NULL)
+            (void)cudaStreamSynchronize(state->groups[g].math.stream);
+}
+
 void engine_cuda_close(struct engine_state *state)
 {
     if (state == NULL)
         return;
+    settle(state);
     drop(&state->environments.graph);
     for (size_t i = 0; i < CUDA_GRADIENTS; i++)
         drop(&state->gradients[i].graph);
