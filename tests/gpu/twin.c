@@ -10,6 +10,10 @@ const char *const memory_host_text =
 
 bool twin_planted(const char *name)
 {
-    const char *planted = getenv("GRADWEIR_PLANT");
+    static const char *planted;
+    static bool asked;
+    if (!asked) /* once: it is asked for every element */
+        planted = getenv("GRADWEIR_PLANT");
+    asked = true;
     return planted != NULL && strcmp(planted, name) == 0;
 }

@@ -19,8 +19,9 @@ static const struct variant variants[] = {{"CartPole-v1", false, false, false, 0
                                           {"Acrobot-v1", false, false, true, 2}};
 enum { VARIANTS = sizeof(variants) / sizeof(variants[0]) };
 
-static void build(struct engine_rig *rig, const struct engine *engine, const struct variant *v)
+void engine_build(struct engine_rig *rig, const struct engine *engine, size_t which)
 {
+    const struct variant *v = &variants[which];
     const struct environment *environment = environment_find(v->environment);
     struct chance chance;
     const struct network_shape shape = {.observation_dim = environment->observation_dim,
@@ -54,7 +55,7 @@ static void build(struct engine_rig *rig, const struct engine *engine, const str
              v->decoupled ? ", decoupled" : "", v->groups);
 }
 
-static void take_down(struct engine_rig *rig)
+void engine_take_down(struct engine_rig *rig)
 {
     rig->engine->close(rig->state);
     network_room_deinit(&rig->room);
@@ -84,11 +85,11 @@ void engine_on_each(void (*check)(struct engine_rig *))
     for (size_t e = 0; engine_at(e) != NULL; e++)
         for (size_t v = 0; v < VARIANTS; v++) {
             struct engine_rig rig;
-            build(&rig, engine_at(e), &variants[v]);
+            engine_build(&rig, engine_at(e), v);
             const bool is_open = open_engine(&rig);
             if (is_open)
                 check(&rig);
-            take_down(&rig);
+            engine_take_down(&rig);
             if (!is_open)
                 break;
         }

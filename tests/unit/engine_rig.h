@@ -29,6 +29,10 @@ struct engine_rig {
     char what[160];
 };
 
+/* The rig of variant v, before the engine is opened; and down again, whatever became of it. */
+void engine_build(struct engine_rig *rig, const struct engine *engine, size_t v);
+void engine_take_down(struct engine_rig *rig);
+
 /* Runs a check on every engine and variant. An engine that cannot be opened here is told on stderr:
  * nothing of it has been tested. */
 void engine_on_each(void (*check)(struct engine_rig *));

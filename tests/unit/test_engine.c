@@ -48,7 +48,7 @@ static void check_one_act(struct engine_rig *rig, size_t group, bool values_only
         expect_alike(rig, final_values, right_values, n);
 }
 
-/* Three times each: as it is, captured, and replayed. */
+/* Three times each: as it is, captured, and replayed; under other parameters each time. */
 static void check_acts(struct engine_rig *rig)
 {
     struct engine_info info;
@@ -56,13 +56,45 @@ static void check_acts(struct engine_rig *rig)
     cr_assert(info.groups >= 1 && info.groups <= ENGINE_GROUPS_MAX && info.text[0] != '\0');
     cr_assert(rig->options.groups == 0 || info.groups == rig->options.groups);
     for (int kind = 0; kind < 12; kind++)
-        for (size_t g = 0; g < info.groups; g++)
+        for (size_t g = info.groups; g-- > 0;) {
+            rig->parameters[kind] += 0.1f;
+            cr_assert_eq(rig->engine->load(rig->state, rig->parameters), GRADWEIR_OK);
             check_one_act(rig, g, kind % 2 == 1, kind / 2 % 2 == 1);
+        }
 }
 
 Test(engine, acts_with_the_probabilities_and_values_of_the_network)
 {
     engine_on_each(check_acts);
+}
+
+/* The groups act on the same observations at the same turn. */
+static void check_apart(struct engine_rig *rig)
+{
+    static float observations[RIG_ENVIRONMENTS * RIG_SEEN];
+    static float actions[2][RIG_ENVIRONMENTS], unread[2][RIG_ENVIRONMENTS];
+    struct engine_info info;
+    size_t same = 0, n = RIG_ENVIRONMENTS / 2;
+    rig->engine->info(rig->state, &info);
+    for (int turn = 0; info.groups == 2 && turn < 8; turn++) {
+        for (size_t g = 0; g < 2; g++) {
+            const struct engine_act act = {.group = g,
+                                           .observations = observations,
+                                           .actions = actions[g],
+                                           .log_probabilities = unread[0],
+                                           .values = unread[1]};
+            cr_assert_eq(rig->engine->act(rig->state, &act), GRADWEIR_OK);
+            cr_assert_eq(rig->engine->wait(rig->state, g), GRADWEIR_OK);
+        }
+        for (size_t i = 0; i < n; i++)
+            same += actions[0][i] == actions[1][i];
+    }
+    cr_expect_lt(same, 8 * n, "%s: %zu of %zu actions are the same", rig->what, same, 8 * n);
+}
+
+Test(engine, environments_of_the_two_groups_draw_apart)
+{
+    engine_on_each(check_apart);
 }
 
 /* What T steps must be, whoever made them: probabilities and values as the definition has them,
