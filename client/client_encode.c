@@ -118,24 +118,58 @@ const float *client_encode_source(struct client_encoding *encoding, uint64_t fir
     return client->block;
 }
 
-/* Elements [first, first + n) of one of the model's blocks. Pieces of this size stay in the first
- * cache between being copied and being looked at. */
+/* How many of the n floats from `first` on lie in one piece of bound memory, and where; in whole
+ * lanes of a measure, so that the next ones may come from elsewhere. 0: gather them. */
+static uint64_t run_of(const struct client_encoding *encoding, uint64_t first, uint64_t n,
+                       const float **from)
+{
+    const struct model_tensor *tensor = encoding->client->model->by_offset[encoding->tensor];
+    const float *memory = memory_of(encoding, tensor);
+    const uint64_t end = tensor->offset + tensor->elements, rest = end - first;
+    if (encoding->source == CLIENT_ACCUMULATED || !memory)
+        return 0;
+    *from = memory + (first - tensor->offset);
+    return n <= rest ? n : rest - rest % ARITHMETIC_LANES;
+}
+
+/* Pieces that are gathered stay in the first cache until they have been looked at. */
 enum { PIECE = 4096, ENCODED = 1024 };
 
+/* Floats [first, first + n) into the send buffer, which lies at landing->to; how many. */
+static uint64_t copy_some(struct client_encoding *encoding, struct landing *landing, uint64_t first,
+                          uint64_t n)
+{
+    const float *from;
+    const uint64_t run = run_of(encoding, first, n, &from);
+    if (run > 0) {
+        const struct model_tensor *tensor = encoding->client->model->by_offset[encoding->tensor];
+        encoding->tensor += first + run == tensor->offset + tensor->elements;
+        landing->from = from;
+        return run;
+    }
+    const uint64_t some = n < PIECE ? n : PIECE;
+    gather(encoding, first, some, landing->to);
+    landing->from = landing->to;
+    landing->to = NULL;
+    return some;
+}
+
+/* Elements [first, first + n) of one of the model's blocks. */
 static uint32_t copy_floats(struct client_encoding *encoding, uint64_t first, uint64_t n,
                             struct arithmetic_running *running)
 {
     const struct gradweir_client *client = encoding->client;
+    const uint8_t *lent = client->lent[encoding->buffer];
     float *to = (float *)(void *)client->buffers[encoding->buffer] + first;
     uint32_t crc = 0;
-    if (client->lent[encoding->buffer])
-        return landed_sum(client->arithmetic, ARITHMETIC_F32,
-                          client->lent[encoding->buffer] + first * sizeof *to, (size_t)n, 0,
-                          running);
-    for (uint64_t at = 0; at < n; at += PIECE) {
-        const uint64_t some = n - at < PIECE ? n - at : PIECE;
-        gather(encoding, first + at, some, to + at);
-        crc = landed_sum(client->arithmetic, ARITHMETIC_F32, to + at, (size_t)some, crc, running);
+    if (lent)
+        return landed_sum(
+            &(struct landing){.arithmetic = client->arithmetic, .from = lent + first * sizeof *to},
+            (size_t)n, 0, running);
+    for (uint64_t at = 0, some; at < n; at += some) {
+        struct landing landing = {.arithmetic = client->arithmetic, .to = to + at};
+        some = copy_some(encoding, &landing, first + at, n - at);
+        crc = landed_sum(&landing, (size_t)some, crc, running);
     }
     return crc;
 }

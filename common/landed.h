@@ -1,22 +1,32 @@
 /* What is asked of floats that have just landed, in one pass while they are in the cache: is the
- * checksum right, are they finite, how large are they. */
+ * checksum right, are they finite, how large are they. The pass may bring them to their place. */
 #ifndef GRADWEIR_COMMON_LANDED_H
 #define GRADWEIR_COMMON_LANDED_H
 
 #include "common/arithmetic.h"
 
+/* Elements, as bytes of a codec. */
+struct landing {
+    const struct arithmetic *arithmetic;
+    enum arithmetic_codec codec;
+    const void *from;
+    void *to;  /* where they are copied on the way; NULL: nowhere. Sums are of what is in `to`, also
+                  when somebody else writes to `from` meanwhile */
+    bool past; /* a copy past the caches, where the machine can: of what is not read again soon */
+};
+
 /* The CRC32C of n elements, continued from seed (0 starts), and their measure, continued in
- * running: landed_sum(a, ...) then landed_sum(b, ...) are the sums of a and b in a row. A running
- * measure is that of one block: pieces in order, each but the block's last a multiple of
- * ARITHMETIC_LANES (int8: CODEC_BLOCK) elements; arithmetic_running_end tells it. running NULL: the
- * checksum alone. */
-uint32_t landed_sum(const struct arithmetic *arithmetic, enum arithmetic_codec codec,
-                    const void *data, size_t n, uint32_t seed, struct arithmetic_running *running);
+ * running: landed_sum() of a, then of b, are the sums of a and b in a row. A running measure is
+ * that of one block: pieces in order, each but the block's last a multiple of ARITHMETIC_LANES
+ * (int8: CODEC_BLOCK) elements; arithmetic_running_end tells it. running NULL: the checksum alone.
+ */
+uint32_t landed_sum(const struct landing *landing, size_t n, uint32_t seed,
+                    struct arithmetic_running *running);
 
 /* The same over whole blocks and a last one that may be short, from a block's begin on:
  * sums[b] is block b's sum of squares, for arithmetic_blocks(n) blocks; *largest_bits is raised to
  * the largest magnitude. */
-uint32_t landed_blocks(const struct arithmetic *arithmetic, enum arithmetic_codec codec,
-                       const void *data, size_t n, double *sums, uint32_t *largest_bits);
+uint32_t landed_blocks(const struct landing *landing, size_t n, double *sums,
+                       uint32_t *largest_bits);
 
 #endif

@@ -139,6 +139,12 @@ struct transport_functions {
     gradweir_status (*send)(struct transport *transport, uint64_t peer,
                             const struct transport_message *message);
 
+    /* Where the body of an offer lies, for who copies it himself and looks at it on the way: length
+     * bytes, readable until take() or refuse(); after the copy refuse() ends the offer. NULL: it is
+     * not here, or not any more: take() it. A peer on this host may still write there, so only what
+     * was copied can be trusted. */
+    const void *(*body)(struct transport *transport, uint64_t offer);
+
     /* Gives an offer its place: room for the offered length, borrowed until LANDED. memory is from
      * memory_map() or 0. OK: exactly one LANDED follows. Otherwise the place is not touched and the
      * offer is gone. */
@@ -227,6 +233,11 @@ static inline gradweir_status transport_send(struct transport *transport, uint64
                                              const struct transport_message *message)
 {
     return transport->functions->send(transport, peer, message);
+}
+
+static inline const void *transport_body(struct transport *transport, uint64_t offer)
+{
+    return transport->functions->body(transport, offer);
 }
 
 static inline gradweir_status transport_take(struct transport *transport, uint64_t offer,

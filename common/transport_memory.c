@@ -264,6 +264,7 @@ const struct transport_functions transport_memory_functions = {
     .connect = memory_connect,
     .hangup = memory_hangup,
     .send = memory_send,
+    .body = memory_body,
     .take = memory_take,
     .refuse = memory_refuse,
     .poll = memory_poll,

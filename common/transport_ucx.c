@@ -274,6 +274,7 @@ const struct transport_functions transport_ucx_functions = {
     .connect = ucx_connect,
     .hangup = ucx_hangup,
     .send = ucx_send,
+    .body = ucx_body,
     .take = ucx_take,
     .refuse = ucx_refuse,
     .poll = ucx_poll,

@@ -8,7 +8,8 @@
  * transport_ucx_memory.c    registered memory, and of which kind it is
  * transport_ucx_renew.c     a worker that hears nobody is replaced
  * transport_ucx_probe.c     after a death: can the others still be heard?
- *   transport_ucx_probe.c     after a death: can the others still be heard?
+ * transport_ucx_control.c   credit, and other words between two transports
+ * transport_ucx_blocks.c    memory that both sides on one host see, and bodies that lie in it
  * transport_ucx_settings.c  UCX's configuration, addresses, what is really in use
  * transport_ucx_signals.c   handlers that UCX installs when it is loaded, taken back
  *
@@ -52,6 +53,10 @@ enum {
     UCX_AM_CREDIT,
     UCX_AM_PING,
     UCX_AM_PONG,
+    UCX_AM_BLOCKS, /* memory that I lend you: struct ucx_blocks_offer */
+    UCX_AM_SEEN,   /* I see it */
+    UCX_AM_LOAN,   /* DATA whose body lies in a block; struct ucx_loan is behind the head */
+    UCX_AM_COPIED, /* loans that are over: uint32_t, a bit for each block */
     UCX_AM_KINDS
 };
 
@@ -64,14 +69,42 @@ struct ucx_prefix {
     uint32_t credits;
 };
 
+#define UCX_BLOCKS      4 /* as many bodies as one side has on its way to another */
+#define UCX_BLOCK_BYTES (UINT64_C(1) << 20)
+#define UCX_CONTROL_MAX 32
+
+/* The memfd `fd` of process `pid`, of UCX_BLOCKS blocks. Its name is the nonce, so nobody can offer
+ * what is not his. */
+struct ucx_blocks_offer {
+    uint32_t pid, fd;
+    uint64_t nonce;
+};
+
+struct ucx_loan {
+    uint32_t block;
+    uint32_t reserved;
+    uint64_t length;
+};
+
+/* A greeting, credit, or what is said of blocks and loans. */
+struct ucx_control {
+    struct ucx_prefix prefix;
+    unsigned char rest[UCX_CONTROL_MAX];
+};
+static_assert(offsetof(struct ucx_control, rest) == sizeof(struct ucx_prefix), "they leave as one");
+
 struct ucx_send {
     struct ucx_peer *peer;
     struct ucx_send *next; /* free */
-    bool sending;          /* UCX has it */
-    void *request;         /* UCX's; another one that ends here was given up */
+    bool sending;          /* not over: posted, lent, or both */
+    bool posted;           /* UCX has it */
+    bool lent;             /* the receiver has not said COPIED */
+    uint32_t block;        /* lent: where the body lies */
+    gradweir_status status;
+    void *request; /* UCX's; another one that ends here was given up */
     uint64_t token;
     struct ucx_prefix prefix; /* UCX 1.13 reads prefix and head until the send completes */
-    unsigned char head[TRANSPORT_HEAD_MAX];
+    unsigned char head[TRANSPORT_HEAD_MAX + sizeof(struct ucx_loan)];
 };
 static_assert(offsetof(struct ucx_send, head) ==
                   offsetof(struct ucx_send, prefix) + sizeof(struct ucx_prefix),
@@ -86,8 +119,26 @@ struct ucx_offer {
     uint64_t number;
     uint64_t token;
     uint64_t length;
+    const unsigned char *lent; /* the body, in a block of the sender's; NULL: it is UCX's */
+    uint32_t block;
     void *data;    /* UCX's descriptor, ours until taken or released */
     void *request; /* UCX's, of a take; another one that ends here was given up */
+};
+
+/* Memory that we lend to a peer, and memory that it lends to us. They go with the connection, so
+ * that who still reads in it afterwards reads what was meant for him. */
+struct ucx_blocks {
+    unsigned char *memory; /* NULL: none */
+    int fd;
+    uint64_t nonce;
+    bool offered, seen;
+    uint32_t busy; /* blocks with a body on its way: bits */
+};
+
+struct ucx_view {
+    const unsigned char *memory; /* NULL: none */
+    bool asked, answer_owed;
+    uint32_t copied_owed; /* COPIED to say: bits */
 };
 
 struct ucx_peer {
@@ -96,15 +147,16 @@ struct ucx_peer {
     uint64_t number;
     uint64_t token;
     ucp_ep_h endpoint;
-    bool connecting; /* it was we who connected, and nobody answered yet */
+    bool connecter;  /* it was we who connected */
+    bool connecting; /* and nobody answered yet */
     uint64_t deadline_ns;
     gradweir_status status; /* why it ends */
     char reason[TRANSPORT_REASON_SIZE];
     char address[64];
 
     uint32_t in_flight; /* sends whose SENT has not been polled */
-    uint32_t sending;   /* sends that UCX has */
-    uint32_t taking;    /* receives that UCX has */
+    uint32_t sending;   /* sends that UCX has, or that are lent */
+    uint32_t taking;    /* receives that UCX has, or that wait for their copy */
     uint32_t credits;   /* messages that the other side still accepts */
     uint32_t held;      /* messages of its that use our credit */
     uint32_t owed;      /* credits to give back */
@@ -115,7 +167,9 @@ struct ucx_peer {
     bool ping_owed, pong_owed;
     bool unheard;        /* gone, and its greeting had been late */
     uint64_t patient_ns; /* until when a greeting is not late */
-    struct ucx_prefix control;
+    struct ucx_control control;
+    struct ucx_blocks blocks;
+    struct ucx_view view;
     void *closing;       /* UCX's request of the close, or NULL */
     uint64_t give_up_ns; /* when what the close did not end is given up */
 
@@ -148,6 +202,7 @@ struct ucx {
     struct ucx_send *sends;
     struct ucx_offer *offers;
     struct ucx_memory *memories;
+    uint32_t views; /* of all peers */
     struct ucx_handler handlers[UCX_AM_KINDS];
     uint64_t serial;    /* of peers and offers */
     uint32_t abandoned; /* sends and takes that were given up, and that UCX still has */
@@ -215,13 +270,29 @@ gradweir_status ucx_handlers_set(struct ucx *ucx);
 gradweir_status ucx_send(struct transport *transport, uint64_t peer,
                          const struct transport_message *message);
 void ucx_sends_abandon(struct ucx_peer *peer); /* those that UCX does not end: SENT, lost */
-void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits);
-void ucx_credit_pay(struct ucx_peer *peer);
-void ucx_credit_free(struct ucx_peer *peer);
+void ucx_send_settle(struct ucx_send *send);   /* over, once it is neither posted nor lent */
 void ucx_memory_use(const struct ucx *ucx, uint32_t memory, ucp_request_param_t *params);
 void ucx_event_polled(struct ucx *ucx, const struct transport_event *event);
 
+/* transport_ucx_control.c */
+void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits);
+void ucx_control_say(struct ucx_peer *peer, unsigned kind, const void *what, size_t bytes);
+void ucx_credit_pay(struct ucx_peer *peer);
+void ucx_credit_free(struct ucx_peer *peer);
+
+/* transport_ucx_blocks.c. What is heard gives why the peer is to be hung up, or NULL. */
+void ucx_blocks_pay(struct ucx_peer *peer); /* offers, answers, COPIED that are due */
+const char *ucx_blocks_heard(struct ucx_peer *peer, const void *what, size_t bytes);
+const char *ucx_seen_heard(struct ucx_peer *peer, size_t bytes);
+const char *ucx_copied_heard(struct ucx_peer *peer, const void *what, size_t bytes);
+const char *ucx_loan_heard(const struct ucx_peer *peer, const void *what, struct ucx_loan *loan);
+bool ucx_loan_make(struct ucx_send *send, const struct transport_message *message,
+                   struct ucx_loan *loan);                 /* the body is copied into a block */
+void ucx_loan_over(struct ucx_peer *peer, uint32_t block); /* at the receiver */
+void ucx_blocks_end(struct ucx_peer *peer);                /* in both directions, lost */
+
 /* transport_ucx_take.c */
+const void *ucx_body(struct transport *transport, uint64_t offer);
 gradweir_status ucx_take(struct transport *transport, uint64_t offer, void *place, uint32_t memory,
                          uint64_t token);
 void ucx_refuse(struct transport *transport, uint64_t offer);

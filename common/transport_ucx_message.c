@@ -18,59 +18,9 @@ static void writable_check(struct ucx_peer *peer)
     transport_events_push(&peer->ucx->events, TRANSPORT_WRITABLE, peer->number);
 }
 
-static void control_done(void *request, ucs_status_t status, void *argument)
-{
-    struct ucx_peer *peer = argument;
-    (void)status; /* a failure comes to the error callback as well */
-    peer->control_busy = false;
-    peer->ucx->tend = true;
-    if (request)
-        ucp_request_free(request);
-}
-
-void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits)
-{
-    ASSERT(!peer->control_busy);
-    peer->control = (struct ucx_prefix){.magic = UCX_MAGIC, .credits = credits};
-    peer->control_busy = true;
-    ucp_request_param_t params = {
-        .op_attr_mask =
-            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-        .flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER,
-        .cb.send = control_done,
-        .user_data = peer,
-    };
-    ucs_status_ptr_t result = ucp_am_send_nbx(peer->endpoint, kind, &peer->control,
-                                              sizeof peer->control, NULL, 0, &params);
-    if (UCS_PTR_IS_ERR(result))
-        ucx_peer_fail(peer, GRADWEIR_ERR_LOST, ucs_status_string(UCS_PTR_STATUS(result)));
-    if (!UCS_PTR_IS_PTR(result))
-        control_done(NULL, UCS_OK, peer);
-}
-
-/* A quarter at a time, or at once when the other side has none left. */
-void ucx_credit_pay(struct ucx_peer *peer)
-{
-    uint32_t all = peer->ucx->settings.offers_max;
-    if (peer->owed == 0 || peer->control_busy ||
-        (peer->owed * 4 < all && peer->held + peer->owed < all))
-        return;
-    uint32_t credits = peer->owed;
-    peer->owed = 0;
-    ucx_control_send(peer, UCX_AM_CREDIT, credits);
-}
-
-void ucx_credit_free(struct ucx_peer *peer)
-{
-    ASSERT(peer->held > 0);
-    peer->held--;
-    peer->owed++;
-    if (peer->state == UCX_OPEN)
-        ucx_credit_pay(peer);
-}
-
 static void send_over(struct ucx_send *send, gradweir_status status)
 {
+    send->posted = send->lent = false;
     struct ucx_peer *peer = send->peer;
     struct transport_event *event =
         transport_events_push(&peer->ucx->events, TRANSPORT_SENT, peer->number);
@@ -83,6 +33,12 @@ static void send_over(struct ucx_send *send, gradweir_status status)
     peer->sending--;
 }
 
+void ucx_send_settle(struct ucx_send *send)
+{
+    if (!send->posted && !send->lent)
+        send_over(send, send->status);
+}
+
 static void send_done(void *request, ucs_status_t status, void *argument)
 {
     struct ucx_send *send = argument;
@@ -92,7 +48,13 @@ static void send_done(void *request, ucs_status_t status, void *argument)
         ucp_request_free(request);
         return;
     }
-    send_over(send, status == UCS_OK ? GRADWEIR_OK : GRADWEIR_ERR_LOST);
+    send->request = NULL;
+    send->posted = false;
+    if (status != UCS_OK) {
+        send->status = GRADWEIR_ERR_LOST;
+        send->lent = false; /* nobody knows of it */
+    }
+    ucx_send_settle(send);
     if (status != UCS_OK)
         ucx_peer_fail(peer, GRADWEIR_ERR_LOST, ucs_status_string(status));
     if (request)
@@ -104,7 +66,7 @@ void ucx_sends_abandon(struct ucx_peer *peer)
     for (uint32_t i = 0; i < peer->ucx->settings.in_flight_max; i++) {
         if (!peer->sends[i].sending)
             continue;
-        peer->ucx->abandoned++;
+        peer->ucx->abandoned += peer->sends[i].posted;
         send_over(&peer->sends[i], GRADWEIR_ERR_LOST);
     }
     ASSERT(peer->sending == 0);
@@ -135,6 +97,28 @@ void ucx_memory_use(const struct ucx *ucx, uint32_t memory, ucp_request_param_t 
     params->memh = ucx->memories[memory - 1].handle;
 }
 
+/* The loan is behind the head. */
+static struct ucx_send *send_new(struct ucx_peer *peer, const struct transport_message *message)
+{
+    struct ucx_send *send = peer->free_sends;
+    struct ucx_loan loan;
+    peer->free_sends = send->next;
+    peer->in_flight++;
+    peer->sending++;
+    peer->credits--;
+    send->sending = send->posted = true;
+    send->status = GRADWEIR_OK;
+    send->token = message->token;
+    send->prefix = (struct ucx_prefix){.magic = UCX_MAGIC, .credits = peer->owed};
+    peer->owed = 0;
+    if (message->head_length > 0)
+        memcpy(send->head, message->head, message->head_length);
+    send->lent = ucx_loan_make(send, message, &loan);
+    if (send->lent)
+        memcpy(send->head + message->head_length, &loan, sizeof loan);
+    return send;
+}
+
 gradweir_status ucx_send(struct transport *transport, uint64_t number,
                          const struct transport_message *message)
 {
@@ -145,18 +129,11 @@ gradweir_status ucx_send(struct transport *transport, uint64_t number,
         peer->blocked = true;
         return GRADWEIR_ERR_AGAIN;
     }
-    struct ucx_send *send = peer->free_sends;
-    peer->free_sends = send->next;
-    peer->in_flight++;
-    peer->sending++;
-    peer->credits--;
-    send->sending = true;
-    send->token = message->token;
-    send->prefix = (struct ucx_prefix){.magic = UCX_MAGIC, .credits = peer->owed};
-    peer->owed = 0;
-    if (message->head_length > 0)
-        memcpy(send->head, message->head, message->head_length);
-    bool rendezvous = message->length > 0 && message->length >= ucx->settings.rendezvous_bytes;
+    struct ucx_send *send = send_new(peer, message);
+    bool rendezvous =
+        !send->lent && message->length > 0 && message->length >= ucx->settings.rendezvous_bytes;
+    const size_t header =
+        sizeof send->prefix + message->head_length + (send->lent ? sizeof(struct ucx_loan) : 0);
     ucp_request_param_t params = {
         .op_attr_mask =
             UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
@@ -165,10 +142,11 @@ gradweir_status ucx_send(struct transport *transport, uint64_t number,
         .cb.send = send_done,
         .user_data = send,
     };
-    ucx_memory_use(ucx, message->memory, &params);
-    ucs_status_ptr_t result = ucp_am_send_nbx(peer->endpoint, UCX_AM_DATA, &send->prefix,
-                                              sizeof send->prefix + message->head_length,
-                                              message->body, message->length, &params);
+    if (!send->lent)
+        ucx_memory_use(ucx, message->memory, &params);
+    ucs_status_ptr_t result = ucp_am_send_nbx(
+        peer->endpoint, send->lent ? UCX_AM_LOAN : UCX_AM_DATA, &send->prefix, header,
+        send->lent ? NULL : message->body, send->lent ? 0 : message->length, &params);
     if (UCS_PTR_IS_PTR(result))
         send->request = result; /* its callback comes from a later progress */
     else
@@ -194,11 +172,13 @@ struct ucx_arrival {
 };
 
 /* Shows a message to the owner. UCX keeps the data for us when the answer is UCS_INPROGRESS. */
-static ucs_status_t offer(struct ucx_peer *peer, const struct ucx_arrival *arrival)
+static ucs_status_t offer(struct ucx_peer *peer, const struct ucx_arrival *arrival,
+                          const struct ucx_loan *loan)
 {
     struct ucx *ucx = peer->ucx;
     uint64_t number = 0;
-    if (arrival->length > 0) {
+    const uint64_t length = loan ? loan->length : arrival->length;
+    if (length > 0) {
         struct ucx_offer *slot = offer_new(peer);
         ASSERT(slot);
         /* The index finds the slot again; peers_max * offers_max stays below 2^24. */
@@ -208,22 +188,28 @@ static ucs_status_t offer(struct ucx_peer *peer, const struct ucx_arrival *arriv
                                .state = UCX_OFFER_HELD,
                                .rendezvous = arrival->param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV,
                                .number = number,
-                               .length = arrival->length,
+                               .length = length,
                                .data = arrival->data};
+        if (loan) {
+            slot->block = loan->block;
+            slot->lent = peer->view.memory + loan->block * UCX_BLOCK_BYTES;
+        }
     }
     peer->held++;
     struct transport_event *event =
         transport_events_push(&ucx->events, TRANSPORT_OFFERED, peer->number);
     event->offer = number;
-    event->length = arrival->length;
-    event->head_length = (uint32_t)(arrival->header_length - sizeof(struct ucx_prefix));
+    event->length = length;
+    event->head_length =
+        (uint32_t)(arrival->header_length - sizeof(struct ucx_prefix) - (loan ? sizeof *loan : 0));
     memcpy(event->head, (const unsigned char *)arrival->header + sizeof(struct ucx_prefix),
            event->head_length);
-    return arrival->length > 0 ? UCS_INPROGRESS : UCS_OK;
+    return !loan && length > 0 ? UCS_INPROGRESS : UCS_OK;
 }
 
 static void greeted(struct ucx_peer *peer, unsigned kind, uint32_t credits)
 {
+    peer->ucx->tend = true; /* there may be blocks to offer */
     if (kind == UCX_AM_HELLO && peer->state == UCX_GREETING) {
         transport_events_push(&peer->ucx->events, TRANSPORT_ACCEPTED, peer->number);
         peer->state = UCX_OPEN;
@@ -245,8 +231,9 @@ static void greeted(struct ucx_peer *peer, unsigned kind, uint32_t credits)
 static const char *wrong(const struct ucx_peer *peer, unsigned kind,
                          const struct ucx_arrival *arrival, struct ucx_prefix *prefix)
 {
-    if (arrival->header_length < sizeof *prefix ||
-        arrival->header_length > sizeof *prefix + TRANSPORT_HEAD_MAX)
+    const size_t loan = kind == UCX_AM_LOAN ? sizeof(struct ucx_loan) : 0;
+    if (arrival->header_length < sizeof *prefix + loan ||
+        arrival->header_length > sizeof *prefix + loan + TRANSPORT_HEAD_MAX)
         return "a head of impossible length";
     memcpy(prefix, arrival->header, sizeof *prefix);
     if (prefix->magic != UCX_MAGIC)
@@ -254,9 +241,32 @@ static const char *wrong(const struct ucx_peer *peer, unsigned kind,
     bool greeting = kind == UCX_AM_HELLO || kind == UCX_AM_WELCOME;
     if (!greeting && peer->state != UCX_OPEN)
         return "a message before the greeting";
-    if (kind == UCX_AM_DATA && peer->held == peer->ucx->settings.offers_max)
+    if ((kind == UCX_AM_DATA || kind == UCX_AM_LOAN) &&
+        peer->held == peer->ucx->settings.offers_max)
         return "more messages than it was given credit for";
     return NULL;
+}
+
+/* Of blocks and loans. */
+static ucs_status_t said(struct ucx_peer *peer, unsigned kind, const struct ucx_arrival *arrival)
+{
+    const unsigned char *what = (const unsigned char *)arrival->header + sizeof(struct ucx_prefix);
+    const size_t bytes = arrival->header_length - sizeof(struct ucx_prefix);
+    struct ucx_loan loan;
+    const char *why = NULL;
+    if (kind == UCX_AM_BLOCKS)
+        why = ucx_blocks_heard(peer, what, bytes);
+    else if (kind == UCX_AM_SEEN)
+        why = ucx_seen_heard(peer, bytes);
+    else if (kind == UCX_AM_COPIED)
+        why = ucx_copied_heard(peer, what, bytes);
+    else if (kind == UCX_AM_LOAN)
+        why = ucx_loan_heard(peer, what + bytes - sizeof loan, &loan);
+    if (why)
+        ucx_peer_fail(peer, GRADWEIR_ERR_PROTOCOL, why);
+    else if (kind == UCX_AM_LOAN)
+        return offer(peer, arrival, &loan);
+    return UCS_OK;
 }
 
 static ucs_status_t arrived(struct ucx *ucx, unsigned kind, const struct ucx_arrival *arrival)
@@ -281,7 +291,7 @@ static ucs_status_t arrived(struct ucx *ucx, unsigned kind, const struct ucx_arr
     ucx->tend |= kind == UCX_AM_PING;
     peer->credits += prefix.credits;
     writable_check(peer);
-    return kind == UCX_AM_DATA ? offer(peer, arrival) : UCS_OK;
+    return kind == UCX_AM_DATA ? offer(peer, arrival, NULL) : said(peer, kind, arrival);
 }
 
 static ucs_status_t on_message(void *argument, const void *header, size_t header_length, void *data,

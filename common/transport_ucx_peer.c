@@ -122,7 +122,7 @@ gradweir_status ucx_connect(struct transport *transport, const char *address, ui
         return fail(GRADWEIR_ERR_FULL, "%s: all %u peers are in use", address,
                     ucx->settings.peers_max);
     peer->token = token;
-    peer->connecting = true;
+    peer->connecter = peer->connecting = true;
     snprintf(peer->address, sizeof peer->address, "%s", address);
     ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR,
@@ -176,6 +176,7 @@ static void close_endpoint(struct ucx_peer *peer)
     ucx_offers_release(peer);
     ucp_request_param_t params = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
                                   .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    ucx_blocks_end(peer);
     ucp_ep_h endpoint = peer->endpoint;
     peer->endpoint = NULL; /* out of the tables first, closed once */
     ucs_status_ptr_t request = ucp_ep_close_nbx(endpoint, &params);
@@ -230,6 +231,7 @@ static bool tend(struct ucx_peer *peer, uint64_t now_ns)
     if (peer->state == UCX_OPEN) {
         ucx_credit_pay(peer);
         ucx_probe_pay(peer);
+        ucx_blocks_pay(peer);
     }
     if (peer->state == UCX_FAILED) {
         if (peer->unheard)

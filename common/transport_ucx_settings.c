@@ -306,5 +306,7 @@ gradweir_status ucx_describe(struct transport *transport, uint64_t number, char 
     for (char *line = strtok_r(print, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         lane_append(line, text, size);
     free(print);
+    if ((peer->blocks.seen || peer->view.memory) && size > 0)
+        snprintf(text + strlen(text), size - strlen(text), ", bodies in shared blocks");
     return GRADWEIR_OK;
 }

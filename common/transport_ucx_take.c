@@ -5,7 +5,10 @@
 
 static void release(struct ucx_offer *offer, enum ucx_offer_state state)
 {
-    ucp_am_data_release(offer->peer->ucx->worker, offer->data);
+    if (offer->lent)
+        ucx_loan_over(offer->peer, offer->block);
+    else
+        ucp_am_data_release(offer->peer->ucx->worker, offer->data);
     offer->data = NULL;
     offer->state = state;
 }
@@ -48,6 +51,20 @@ static void take_done(void *request, ucs_status_t status, size_t length, void *a
         ucp_request_free(request);
 }
 
+/* What did not stay at its sender is here. */
+static const void *body_of(const struct ucx_offer *offer)
+{
+    if (offer->lent)
+        return offer->lent;
+    return offer->rendezvous ? NULL : offer->data;
+}
+
+const void *ucx_body(struct transport *transport, uint64_t number)
+{
+    const struct ucx_offer *offer = offer_find((struct ucx *)transport, number);
+    return offer && offer->peer->state == UCX_OPEN ? body_of(offer) : NULL;
+}
+
 gradweir_status ucx_take(struct transport *transport, uint64_t number, void *place, uint32_t memory,
                          uint64_t token)
 {
@@ -59,10 +76,11 @@ gradweir_status ucx_take(struct transport *transport, uint64_t number, void *pla
         return fail(GRADWEIR_ERR_INVALID, "%s: no place for an offered body", offer->peer->address);
     offer->token = token;
     offer->state = UCX_OFFER_TAKEN;
-    if (!offer->rendezvous) {
+    const void *body = body_of(offer);
+    if (body) {
         /* UCX 1.13 leaks the descriptor when such a body is received outside of its callback: copy
          * and release. */
-        memcpy(place, offer->data, offer->length);
+        memcpy(place, body, offer->length);
         release(offer, UCX_OFFER_TAKEN);
         landed(offer, GRADWEIR_OK);
         return GRADWEIR_OK;

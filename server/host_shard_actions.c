@@ -48,8 +48,24 @@ void shard_loop_tables_free(struct shard_loop *loop)
 
 /* Bodies into the arena. */
 
+static void take_at_hand(struct shard_loop *loop, const struct shard_action *action,
+                         const void *body)
+{
+    struct shard_event told = {
+        .kind = SHARD_LANDED, .token = action->token, .length = action->length};
+    shard_copy_body(loop->shard, loop->arithmetic, action->offset, body, &told);
+    transport_refuse(loop->transport, action->offer);
+    told.now_ns = (int64_t)clock_now_ns();
+    shard_loop_event(loop, &told);
+}
+
 static void take(struct shard_loop *loop, const struct shard_action *action)
 {
+    const void *body = transport_body(loop->transport, action->offer);
+    if (body) {
+        take_at_hand(loop, action, body);
+        return;
+    }
     const uint32_t i = loop->takes_free;
     ASSERT(i < loop->takes_max);
     struct shard_take *entry = &loop->takes[i];

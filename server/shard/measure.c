@@ -7,6 +7,8 @@
 #include "common/landed.h"
 #include "server/shard/shard_internal.h"
 
+#include <string.h>
+
 /* The sums of one chunk. */
 static double *sums_of(struct shard *shard, uint32_t slot, uint64_t chunk)
 {
@@ -25,10 +27,11 @@ static uint64_t elements_of(const struct shard *shard, enum arithmetic_codec cod
     return codec_elements(codec, length < all - offset ? length : all - offset);
 }
 
-void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
-                        struct shard_event *landed)
+/* from: where the body lies, when it is to be copied on the way; or NULL. */
+static void measure(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
+                    const unsigned char *from, struct shard_event *landed)
 {
-    const unsigned char *body = shard_address(shard, offset);
+    unsigned char *body = shard_address(shard, offset);
     const uint64_t chunk = token_low(landed->token) / SLOTS_MAX;
     const uint32_t slot = (uint32_t)(token_low(landed->token) % SLOTS_MAX);
     const bool is_chunk = token_kind(landed->token) == TOKEN_CHUNK;
@@ -38,10 +41,29 @@ void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic
     const uint64_t bytes = codec_bytes(codec, n);
     uint32_t crc = 0, largest = 0;
     if (n > 0)
-        crc = landed_blocks(arithmetic, codec, body, n, sums_of(shard, slot, chunk), &largest);
+        crc = landed_blocks(&(struct landing){.arithmetic = arithmetic,
+                                              .codec = codec,
+                                              .from = from ? from : body,
+                                              .to = from ? body : NULL,
+                                              .past = shard_streams(shard)},
+                            n, sums_of(shard, slot, chunk), &largest);
+    if (from)
+        memcpy(body + bytes, from + bytes, landed->length - bytes);
     landed->crc = checksum_crc32c(crc, body + bytes, landed->length - bytes);
     landed->measured = is_chunk;
     landed->largest_bits = largest;
+}
+
+void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
+                        struct shard_event *landed)
+{
+    measure(shard, arithmetic, offset, NULL, landed);
+}
+
+void shard_copy_body(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
+                     const void *from, struct shard_event *landed)
+{
+    measure(shard, arithmetic, offset, from, landed);
 }
 
 void landing_count(struct slot *slot, const struct shard_event *event)

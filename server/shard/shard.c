@@ -228,9 +228,13 @@ const struct arithmetic_plan *shard_plan(struct shard *shard)
     return &shard->step.plan;
 }
 
-/* Parameters of that many elements have left the caches before anybody reads them; but digests are
- * taken at once. */
-#define STREAM_ELEMENTS ((uint64_t)8 << 20)
+/* What has that many elements has left the caches before anybody reads it again. */
+#define STREAM_ELEMENTS ((uint64_t)2 << 20)
+
+bool shard_streams(const struct shard *shard)
+{
+    return shard->elements >= STREAM_ELEMENTS;
+}
 
 void shard_work(struct shard *shard, struct arithmetic_work *work)
 {
@@ -253,7 +257,7 @@ void shard_work(struct shard *shard, struct arithmetic_work *work)
         .parameters_next = at_offset(shard, parameter_offset(shard, step->to)),
         .ranges = at_offset(shard, shard->at.pieces),
         .ranges_n = shard->pieces_count,
-        .streams = shard->elements >= STREAM_ELEMENTS && !digests_kept_up(shard)};
+        .streams = shard_streams(shard) && !digests_kept_up(shard)}; /* they are taken at once */
     for (uint32_t i = 0; i < shard->states_count; i++) {
         work->state[i] = at_offset(shard, tile_state(shard, i, tile, false));
         work->state_next[i] = at_offset(shard, tile_state(shard, i, tile, true));

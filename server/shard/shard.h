@@ -169,6 +169,12 @@ double *shard_sums(struct shard *shard); /* as shard_sums.c says */
 void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
                         struct shard_event *landed);
 
+/* The whole of a TAKE to `offset` of a body that lies at `from`, in one pass: the copy, and what
+ * shard_measure_body does. What it tells is of the copy, also when somebody else writes to `from`
+ * meanwhile. */
+void shard_copy_body(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
+                     const void *from, struct shard_event *landed);
+
 /* The second half of an AVERAGE job: the sum of squares of each of the model's blocks within
  * [begin, end) of the average, into shard_sums; and the average's digests. It may be done stretch
  * by stretch and by several threads at once (device_behind), and so may the next. */

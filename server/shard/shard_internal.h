@@ -277,6 +277,9 @@ void session_end(struct shard *shard, struct session *session, bool hang_up);
 void session_peer_lost(struct shard *shard, uint64_t peer);
 void session_left(struct shard *shard, uint32_t worker, uint64_t incarnation);
 
+/* shard.c: what is written of so large a range leaves the caches before it is read again */
+bool shard_streams(const struct shard *shard);
+
 /* slots.c */
 void slot_chunk(struct shard *shard, const struct shard_event *event);
 void slot_landed(struct shard *shard, const struct shard_event *event);

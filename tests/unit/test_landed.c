@@ -33,7 +33,7 @@ Test(landed, sums_of_pieces_in_a_row_are_those_of_the_whole)
             struct arithmetic_measure whole, sum;
             uint32_t crc = 0;
             for (size_t i = 0; i < n; i += pieces[p])
-                crc = landed_sum(arithmetic_at(k), ARITHMETIC_F32, x + i,
+                crc = landed_sum(&(struct landing){.arithmetic = arithmetic_at(k), .from = x + i},
                                  n - i < pieces[p] ? n - i : pieces[p], crc, &running);
             arithmetic_running_end(&running, &sum);
             arithmetic_scalar.measure(ARITHMETIC_F32, x, n, &whole);
@@ -56,8 +56,9 @@ Test(landed, blocks_have_the_sums_of_a_scan_in_every_codec)
         const size_t bytes = codec_bytes((enum arithmetic_codec)codec, N);
         const uint32_t expected_largest =
             arithmetic_measure_blocks(set, (enum arithmetic_codec)codec, x, N, expected);
-        cr_expect_eq(landed_blocks(set, (enum arithmetic_codec)codec, x, N, sums, &largest),
-                     checksum_crc32c(0, x, bytes));
+        const struct landing landing = {
+            .arithmetic = set, .codec = (enum arithmetic_codec)codec, .from = x};
+        cr_expect_eq(landed_blocks(&landing, N, sums, &largest), checksum_crc32c(0, x, bytes));
         cr_expect_eq(largest, expected_largest);
         cr_expect_eq(memcmp(sums, expected, sizeof sums), 0);
         free(x);
@@ -73,9 +74,58 @@ Test(landed, what_is_not_finite_is_seen_wherever_it_is)
         uint32_t largest = 0;
         const float kept = x[i];
         x[i] = element_float(0xff800000u);
-        (void)landed_blocks(arithmetic_choose(NULL), ARITHMETIC_F32, x, N, sums, &largest);
+        const struct landing landing = {.arithmetic = arithmetic_choose(NULL), .from = x};
+        (void)landed_blocks(&landing, N, sums, &largest);
         cr_expect(!arithmetic_finite(largest), "element %zu", i);
         x[i] = kept;
     }
     free(x);
+}
+
+/* All sizes about the pieces that are taken at a time, places of every alignment of a float,
+ * through the caches and past them. */
+Test(landed, a_copy_on_the_way_has_the_sums_of_what_was_copied)
+{
+    float *x = floats(), *to = floats();
+    for (size_t k = 0; arithmetic_at(k) != NULL; k++)
+        for (size_t n = 1; n < 2500; n += n < 200 ? 1 : 97) {
+            const size_t shift = n % 16;
+            struct landing landing = {
+                .arithmetic = arithmetic_at(k), .from = x + n, .to = to + shift, .past = n & 1};
+            struct arithmetic_running running = {.largest_bits = 0};
+            struct arithmetic_measure whole, sum;
+            memset(to, 0, (shift + n + 1) * sizeof *to);
+            cr_expect_eq(landed_sum(&landing, n, 77, &running),
+                         checksum_crc32c(77, x + n, n * sizeof *x), "%zu elements", n);
+            arithmetic_running_end(&running, &sum);
+            arithmetic_scalar.measure(ARITHMETIC_F32, x + n, n, &whole);
+            cr_expect_eq(memcmp(to + shift, x + n, n * sizeof *x), 0);
+            cr_expect_eq(to[shift + n], 0.0f);
+            cr_expect_eq(sum.largest_bits, whole.largest_bits);
+            cr_expect_eq(sum.sum_squares, whole.sum_squares, "%zu elements", n);
+        }
+    free(x);
+    free(to);
+}
+
+Test(landed, codes_are_copied_on_the_way_too)
+{
+    const struct arithmetic *set = arithmetic_choose(NULL);
+    for (int codec = ARITHMETIC_F32; codec <= ARITHMETIC_INT8; codec++) {
+        float *x = floats(), *from = floats(), *to = floats();
+        double expected[3], sums[3];
+        uint32_t largest = 0, expected_largest = 0;
+        struct landing landing = {
+            .arithmetic = set, .codec = (enum arithmetic_codec)codec, .from = x};
+        set->encode(landing.codec, 1, from, N, x);
+        const uint32_t crc = landed_blocks(&landing, N, expected, &expected_largest);
+        landing.to = to;
+        cr_expect_eq(landed_blocks(&landing, N, sums, &largest), crc);
+        cr_expect_eq(memcmp(to, x, codec_bytes(landing.codec, N)), 0);
+        cr_expect_eq(largest, expected_largest);
+        cr_expect_eq(memcmp(sums, expected, sizeof sums), 0);
+        free(x);
+        free(from);
+        free(to);
+    }
 }

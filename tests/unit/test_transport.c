@@ -113,6 +113,56 @@ Test(transport, bodies_go_from_and_to_registered_memory, .timeout = 60)
     free(buffers[1]);
 }
 
+/* Read where it lies, or taken where it does not. */
+static bool read_or_take(struct pair *pair, unsigned char *place, uint64_t seed)
+{
+    struct transport *transport = pair->server.transport;
+    const struct transport_event offered = pair_await(pair, &pair->server, TRANSPORT_OFFERED);
+    const void *body = transport_body(transport, offered.offer);
+    if (body) {
+        cr_assert(pair_is_filled(body, offered.length, seed));
+        transport_refuse(transport, offered.offer);
+        cr_assert_null(transport_body(transport, offered.offer));
+        return true;
+    }
+    cr_assert_eq(transport_take(transport, offered.offer, place, 0, 0), GRADWEIR_OK);
+    pair_await(pair, &pair->server, TRANSPORT_LANDED);
+    cr_assert(pair_is_filled(place, offered.length, seed));
+    return false;
+}
+
+/* Over shared memory a body of some size is at hand, once both sides have found that they share a
+ * machine; and as many more as there are blocks. */
+Test(transport, a_body_that_is_here_can_be_read_where_it_lies, .timeout = 60)
+{
+    enum { AT_ONCE = 6, ROUNDS = 8, LENGTH = 1 << 20 };
+    unsigned char *bodies = malloc((size_t)AT_ONCE * LENGTH), *place = malloc(LENGTH + 1);
+    FOR_EACH_SETTING(setting)
+    {
+        struct pair pair;
+        uint32_t at_hand = 0;
+        pair_open(&pair, setting, transport_defaults());
+        for (uint64_t round = 0; round < ROUNDS; round++) {
+            for (uint64_t i = 0; i < AT_ONCE; i++) {
+                pair_fill(bodies + i * LENGTH, LENGTH, round * AT_ONCE + i);
+                send_body(&pair.client, bodies + i * LENGTH, LENGTH - round, i);
+            }
+            at_hand = 0;
+            for (uint64_t i = 0; i < AT_ONCE; i++)
+                at_hand += read_or_take(&pair, place, round * AT_ONCE + i);
+            for (uint64_t i = 0; i < AT_ONCE; i++)
+                cr_assert_eq(pair_await(&pair, &pair.client, TRANSPORT_SENT).status, GRADWEIR_OK);
+        }
+        if (strcmp(setting->lanes, "posix") == 0)
+            cr_assert_geq(at_hand, 4u);
+        cr_assert_null(transport_body(pair.server.transport, 12345));
+        cr_assert_eq(pair.stalls, 0u);
+        pair_close(&pair);
+    }
+    free(bodies);
+    free(place);
+}
+
 Test(transport, an_offer_is_taken_late_or_refused_as_its_owner_likes, .timeout = 60)
 {
     static unsigned char bodies[6][100000], places[6][100000];
