@@ -123,10 +123,12 @@ const float *client_encode_source(struct client_encoding *encoding, uint64_t fir
 static uint64_t run_of(const struct client_encoding *encoding, uint64_t first, uint64_t n,
                        const float **from)
 {
+    if (encoding->streams || encoding->source == CLIENT_ACCUMULATED)
+        return 0;
     const struct model_tensor *tensor = encoding->client->model->by_offset[encoding->tensor];
     const float *memory = memory_of(encoding, tensor);
     const uint64_t end = tensor->offset + tensor->elements, rest = end - first;
-    if (encoding->source == CLIENT_ACCUMULATED || !memory)
+    if (!memory)
         return 0;
     *from = memory + (first - tensor->offset);
     return n <= rest ? n : rest - rest % ARITHMETIC_LANES;

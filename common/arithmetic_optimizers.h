@@ -220,14 +220,11 @@ static struct span span_at(const struct arithmetic_plan *plan, const struct arit
     return s;
 }
 
-/* g is room for what cannot be read where it lies. */
-static void step_chunk(struct span *s, const struct arithmetic_work *work,
-                       const struct arithmetic_range *range, size_t at, float *g)
+/* Finds what a step reads of this chunk: x, which is g where it cannot be read where it lies. */
+static void read_chunk(struct span *s, const struct arithmetic_work *work, size_t at, float *g)
 {
-    s->x = g;
     if (s->plan->phase == ARITHMETIC_APPLY) {
         lamb_update(s, g);
-        lamb_apply(s, s->group->rate * work->ratios[range->tensor]);
         return;
     }
     s->weighted = work->average == NULL && s->plan->entries_n == 1 && s->plan->stacks.window == 0;
@@ -237,7 +234,16 @@ static void step_chunk(struct span *s, const struct arithmetic_work *work,
         s->x = source_of(s->plan, &work->sources, 0, at, s->n, g);
     else
         sum_chunk(s->plan, &work->sources, at, s->n, g);
-    if (s->weighted)
+}
+
+/* ratio: of the tensor, in LAMB's second phase. */
+static void step_chunk(const struct span *s, float ratio)
+{
+    if (s->group->frozen)
+        carry(s);
+    else if (s->plan->phase == ARITHMETIC_APPLY)
+        lamb_apply(s, s->group->rate * ratio);
+    else if (s->weighted)
         loop_of(s, true);
     else
         loop_of(s, false);
@@ -248,30 +254,47 @@ static void step_chunk(struct span *s, const struct arithmetic_work *work,
  * loads and stores take turns at the memory, which costs half as much again. */
 #define STREAM_CHUNK 512
 
+static void stream_chunk(const struct span *s, float ratio)
+{
+    _Alignas(64) float room[STREAM_CHUNK];
+    for (size_t i = 0; i < s->n; i += STREAM_CHUNK) {
+        struct span some = *s;
+        some.n = s->n - i < STREAM_CHUNK ? s->n - i : STREAM_CHUNK;
+        some.x = s->x + i;
+        some.theta = s->theta + i;
+        some.theta_next = room;
+        for (size_t k = 0; k < ARITHMETIC_STATES_MAX && s->state[k] != NULL; k++) {
+            some.state[k] = s->state[k] + i;
+            some.next[k] = s->next[k] + i;
+        }
+        step_chunk(&some, ratio);
+        stream(s->theta_next + i, room, some.n);
+    }
+}
+
 static void step(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
                  size_t begin, size_t end)
 {
     ASSERT((plan->algorithm == ARITHMETIC_LAMB) == (plan->phase != ARITHMETIC_WHOLE));
     arithmetic_assert_environment();
-    _Alignas(64) float g[CHUNK], theta_next[CHUNK];
+    _Alignas(64) float g[CHUNK];
     const bool streams = work->streams && plan->phase != ARITHMETIC_MOMENTS;
-    const size_t most = streams ? STREAM_CHUNK : CHUNK;
     size_t at = begin;
     for (size_t r = arithmetic_range_at(work, begin); at < end; r++) {
         ASSERT(r < work->ranges_n && work->ranges[r].begin <= at);
         const struct arithmetic_range *range = &work->ranges[r];
+        const float ratio = plan->phase == ARITHMETIC_APPLY ? work->ratios[range->tensor] : 1.0f;
         const size_t stop = range->end < end ? (size_t)range->end : end;
-        for (; at < stop; at += stop - at < most ? stop - at : most) {
+        for (; at < stop; at += stop - at < CHUNK ? stop - at : CHUNK) {
             struct span s = span_at(plan, work, range, at);
-            s.n = stop - at < most ? stop - at : most;
+            s.n = stop - at < CHUNK ? stop - at : CHUNK;
+            s.x = g;
+            if (!s.group->frozen)
+                read_chunk(&s, work, at, g);
             if (streams)
-                s.theta_next = theta_next;
-            if (s.group->frozen)
-                carry(&s);
+                stream_chunk(&s, ratio);
             else
-                step_chunk(&s, work, range, at, g);
-            if (streams)
-                stream(work->parameters_next + at, theta_next, s.n);
+                step_chunk(&s, ratio);
         }
     }
     if (streams)
