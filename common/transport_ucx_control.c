@@ -45,7 +45,8 @@ void ucx_control_say(struct ucx_peer *peer, unsigned kind, const void *what, siz
     ASSERT(bytes <= UCX_CONTROL_MAX);
     peer->control.prefix = (struct ucx_prefix){.magic = UCX_MAGIC, .credits = peer->owed};
     peer->owed = 0;
-    memcpy(peer->control.rest, what, bytes);
+    if (bytes > 0)
+        memcpy(peer->control.rest, what, bytes);
     control_post(peer, kind, bytes);
 }
 
