@@ -203,10 +203,11 @@ bool places_next(struct order *order, uint32_t worker, struct message_receipt *r
     places_serve(order);
     if (w->granted != w->asked || !may_have(order, worker))
         return false;
-    for (uint32_t i = 0; i < OUTSTANDING_MAX; i++) {
+    const bool plenty = 2 * room(order) > order->options.queue;
+    for (uint32_t i = 0; i < OUTSTANDING_MAX && !plenty; i++) {
         const struct order_slot *slot = &order->slots[w->places[i]];
         if (slot->state == SLOT_PLACED && slot->name.worker == worker && !slot->described)
-            return false; /* one unused place is enough */
+            return false; /* one unused place is enough, unless most of the room is free */
     }
     const uint32_t index = grant(order, worker);
     receipt->next_sequence = order->slots[index].name.sequence;
