@@ -58,3 +58,27 @@ Test(order_words, words_by_way_of_a_shard_count_for_who_takes_part)
     bench_say(&b, 2, &(struct message){.kind = MESSAGE_DESCRIBE, .describe = head});
     cr_assert_eq(figures().foreign, before + 2);
 }
+
+/* What a receipt says of the next place, where the worker has one that it has not used yet. */
+static uint64_t next_beside_an_unused_one(uint32_t queue)
+{
+    struct message_place place, unused;
+    bench_end(&b);
+    bench_init(&b);
+    b.options.queue = queue;
+    bench_start(&b, true);
+    cr_assert(bench_place(&b, 0, 2, &place) && bench_place(&b, 0, 3, &unused));
+    const struct message_describe head = bench_head(&b, &place);
+    const struct message_landed body = bench_body(&head);
+    bench_describe(&b, &head);
+    bench_landed(&b, 0, &body);
+    bench_landed(&b, 1, &body);
+    bench_log(&b);
+    return bench_sent(&b, 101, MESSAGE_RECEIPT, 0)->receipt.next_sequence;
+}
+
+Test(order_words, a_second_unused_place_comes_only_while_most_of_the_queue_is_free)
+{
+    cr_assert_eq(next_beside_an_unused_one(8), 4);
+    cr_assert_eq(next_beside_an_unused_one(2), 0);
+}
