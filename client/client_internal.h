@@ -11,6 +11,7 @@
  *   client_memory.c  arrays in a GPU's memory (client_memory.h)
  *   client_parts.c   groups: which share of a gradient this rank holds
  *   client_wait.c    push, pull, wait
+ *   client_ahead.c   bound memory that is written while a pull is still arriving
  *   client_pull.c    pulls with options: boxes, bfloat16, only if newer
  *   client_events.c  what happened; reports
  *   client_ask.c     status, tune, texts
@@ -46,6 +47,7 @@ struct result {
 struct take {
     uint64_t token, length;
     const void *place;
+    bool boxed; /* not in the receive buffer */
     uint32_t next_free;
 };
 
@@ -57,6 +59,14 @@ struct pull_boxes {
     struct piece *lists; /* the pieces of each member, PIECES_MAX of each */
     uint32_t count;
     bool apart; /* it does not go into bound memory */
+};
+
+/* client_ahead.h */
+struct ahead {
+    bool fresh; /* nothing of the pull into bound memory has been taken yet */
+    bool allowed, on;
+    const uint8_t *before; /* what bound memory held: the receive buffer of the pull before */
+    uint64_t begin, end;   /* bytes of the body between which bound memory was written */
 };
 
 struct gradweir_client {
@@ -127,6 +137,7 @@ struct gradweir_client {
     struct result results[RESULTS];
     gradweir_ticket last_ticket, pull_ticket, bound_ticket; /* bound: last pull into bound memory */
     struct pull_boxes pull_boxes;
+    struct ahead ahead;
     bool pulled_before; /* as `pulled` was when a pull began that may move nothing */
     bool seen_any;      /* something was pulled into other memory than the bound one: */
     uint64_t seen;      /* the newest version of that */

@@ -1,4 +1,5 @@
 /* Carries out what the session says, and brings back what came of it. */
+#include "client/client_ahead.h"
 #include "client/client_memory.h"
 
 #include "common/checksum.h"
@@ -67,6 +68,8 @@ static void send_chunk(struct gradweir_client *client, const struct session_acti
 static void take(struct gradweir_client *client, const struct session_action *action)
 {
     const bool boxed = action->box > 0;
+    if (!boxed)
+        client_ahead_begin(client);
     void *place = boxed ? client_pull_place(client, action->box, action->offset)
                         : client->received + action->offset;
     const uint32_t i = client->takes_free;
@@ -86,8 +89,8 @@ static void take(struct gradweir_client *client, const struct session_action *ac
         return;
     }
     client->takes_free = client->takes[i].next_free;
-    client->takes[i] =
-        (struct take){.token = action->token, .place = place, .length = action->length};
+    client->takes[i] = (struct take){
+        .token = action->token, .place = place, .length = action->length, .boxed = boxed};
 }
 
 static void joined(struct gradweir_client *client)
@@ -230,6 +233,8 @@ static void landed(struct gradweir_client *client, const struct transport_event 
                                  .status = event->status};
     if (event->status == GRADWEIR_OK)
         told.crc = checksum_crc32c(0, entry.place, event->length);
+    if (told.status == GRADWEIR_OK && !entry.boxed && told.crc == (uint32_t)(entry.token >> 32))
+        client_ahead_landed(client, entry.place, entry.length);
     client_event(client, &told);
 }
 

@@ -1,4 +1,5 @@
 /* Pushes and pulls as tickets, and the wait for them. */
+#include "client/client_ahead.h"
 #include "client/client_feedback.h"
 #include "client/client_memory.h"
 
@@ -252,6 +253,7 @@ gradweir_status client_pull(struct gradweir_client *client,
     struct result *result = new_result(client, true);
     result->apart = client->pull_boxes.apart = apart;
     client->pull_ticket = result->ticket;
+    client->ahead.fresh = client->ahead.fresh || !apart;
     client->bound_ticket = apart ? client->bound_ticket : result->ticket;
     client->pulled_before = client->pulled;
     client->pulled = client->pulled && apart;
@@ -297,12 +299,16 @@ gradweir_status client_wait_ticket(struct gradweir_client *client, gradweir_tick
         return fail(GRADWEIR_ERR_INVALID,
                     "no ticket %llu: it was never given, or 64 others came since",
                     (unsigned long long)ticket);
-    TRY(client_wait_until(client, is_done, ticket,
-                          deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS)));
+    client_ahead_allow(client, find_result(client, ticket), timeout_ms);
+    const gradweir_status waited = client_wait_until(
+        client, is_done, ticket, deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS));
+    const bool ahead = client_ahead_end(client, waited == GRADWEIR_OK);
+    TRY(waited);
     const struct result *result = find_result(client, ticket);
     ASSERT(result);
     if (result->pull && !result->apart && client->pulled && !client->loaded) {
-        TRY(client_body_load(client));
+        if (!ahead)
+            TRY(client_body_load(client));
         client->loaded = client->based = true;
         client->version = client->received_version;
     }

@@ -12,9 +12,12 @@ import threading
 import unittest
 
 import test_parts
-from library import READER, Failed, Server, check, lib
+from library import READER, Failed, Server, Worker, check, lib
 from slices import (BFLOAT16, FLOAT32, PARAMETER, SGD, TENSORS, Box, Client, PullOptions, cut, elements, some_boxes,
                     to_bfloat16, wanted)
+
+
+TIMEOUT, UNREACHABLE = -2, -3
 
 
 class Bounded(unittest.TestCase):
@@ -137,6 +140,57 @@ class Ranks(test_parts.Bounded):
             ranks[0].pull_until(6)
             self.assertEqual(ranks[0].digest(), whole)
             test_parts.at_once([rank.close for rank in ranks])
+
+
+class Ahead(Bounded):
+    """Bound memory is written while a large pull is still arriving, and a wait that fails undoes it."""
+
+    def stopped_in_the_middle(self, server, worker):
+        """Waits for a pull whose server is stopped as soon as bound memory changes; whether the wait failed."""
+        first, ticket, over = worker.parameters[0], c.c_uint64(), threading.Event()
+        before = first[0]
+        check(lib.gradweir_pull(worker.client, c.byref(ticket)))
+
+        def stop():
+            while first[0] == before and not over.is_set():
+                pass
+            os.kill(server.process.pid, signal.SIGSTOP)
+        thread = threading.Thread(target=stop)
+        thread.start()
+        try:
+            worker.wait(ticket, 1000)
+            failed = False
+        except Failed as error:
+            self.assertIn(error.status, (TIMEOUT, UNREACHABLE), error)
+            failed = True
+        over.set()
+        thread.join()
+        self.held = [bytes(memory) for memory in worker.parameters]
+        os.kill(server.process.pid, signal.SIGCONT)
+        worker.wait(ticket, 20000)
+        return failed
+
+    def test_a_wait_that_fails_in_the_middle_leaves_one_version_and_the_next_brings_the_new_one(self):
+        sizes, seen = (("a", 3_000_001), ("b", 1), ("c", 13_000_000)), 0
+        with Server("--shards", "2", "--transport", "tcp", *SGD) as server:
+            worker = Worker(server.address, "w", sizes=sizes, transport="tcp", timeout_ms=30000).bind().offer(30000)
+            for gradient in worker.gradients:
+                c.memset(gradient, 0x3f, c.sizeof(gradient))  # 0.747
+            worker.pull(20000)
+            for _ in range(20):
+                worker.wait(worker.send(), 20000)
+                before = [bytes(memory) for memory in worker.parameters]
+                seen += self.stopped_in_the_middle(server, worker) and self.held == before
+                for memory in worker.parameters:
+                    values = set(memory[::50_000]) | {memory[len(memory) - 1]}
+                    self.assertEqual(values, {worker.parameters[1][0]}, "one version, the newest")
+                if self.held != before:
+                    now = [bytes(memory) for memory in worker.parameters]
+                    self.assertTrue(self.held == now, "a wait that failed has left parts of two versions")
+                if seen == 3:
+                    break
+            self.assertGreaterEqual(seen, 1, "no wait failed in the middle")
+            worker.close()
 
 
 class Conditions(Bounded):

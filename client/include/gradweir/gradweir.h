@@ -37,10 +37,11 @@
  *
  * Memory: bound memory stays the caller's, and may be a GPU's (options.memory). `gradient` is read
  * during push and accumulate only, `parameters` is written during wait (of a pull) and read during
- * offer only. The library has its own buffers: outstanding x 4 bytes x elements, taken at bind; as
- * much for the first pull of all parameters into bound memory, for the first accumulate, for error
- * feedback, and for a rank whose gradients are not float32. A pull of boxes, or into other memory,
- * needs none: it lands where the caller says (gradweir_pull_with).
+ * offer only, and is never left with parts of two versions (gradweir_wait). The library has its own
+ * buffers: outstanding x 4 bytes x elements, taken at bind; as much for the first pull of all
+ * parameters into bound memory, for the first accumulate, for error feedback, and for a rank whose
+ * gradients are not float32. A pull of boxes, or into other memory, needs none: it lands where the
+ * caller says (gradweir_pull_with).
  *
  * What happened meanwhile (connections, refusals) is kept as events: gradweir_events.
  *
@@ -295,7 +296,12 @@ GRADWEIR_API gradweir_status gradweir_pull(gradweir_client *client, gradweir_tic
 
 /* Waits for a ticket. OK: *receipt is filled, also when the verdict is a refusal. ERR_TIMEOUT: it
  * is still under way (last_error names what it waits for) and may be waited for again. receipt may
- * be NULL. */
+ * be NULL.
+ *
+ * Of a pull into bound memory: that is written while parameters arrive, and undefined until wait
+ * returns. OK: it holds the version of the receipt, whole. Anything else: it holds the version of
+ * the pull before, whole; what the caller has written there since that one may be gone. Before the
+ * first pull, and of a wait of less than 1000 ms, it is as it was to the bit. */
 GRADWEIR_API gradweir_status gradweir_wait(gradweir_client *client, gradweir_ticket ticket,
                                            uint32_t timeout_ms, gradweir_receipt *receipt);
 

@@ -1,0 +1,11 @@
+/* Copies of bytes that are not read again soon. */
+#ifndef GRADWEIR_COMMON_COPY_H
+#define GRADWEIR_COMMON_COPY_H
+
+#include <stddef.h>
+
+/* Past the caches: for megabytes. Neither are the lines of `to` fetched first, nor do they push out
+ * others. Whole when it returns, for every thread that is told so. */
+void copy_past(void *to, const void *from, size_t bytes);
+
+#endif
