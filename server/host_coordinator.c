@@ -19,6 +19,7 @@ struct coordinator_loop {
     struct order *order;
     struct order_actions actions;
     uint32_t members[MEMBERS_MAX]; /* control peer of each shard; 0: none yet */
+    bool enlisted[MEMBERS_MAX];    /* the shard has said that it is there, at least once */
     bool drained;                  /* DRAIN was given to the core */
     bool finished;
     struct host_farewell farewell;
@@ -95,12 +96,20 @@ static void step(struct coordinator_loop *loop, struct order_event *event)
         carry_out(loop, &loop->actions.items[i]);
 }
 
+static void note_enlisted(struct coordinator_loop *loop, const struct control_event *event)
+{
+    if (event->kind == CONTROL_MESSAGE && event->message.kind == MESSAGE_ENLIST &&
+        event->message.enlist.shard < MEMBERS_MAX)
+        loop->enlisted[event->message.enlist.shard] = true;
+}
+
 static bool turn_control(struct coordinator_loop *loop)
 {
     bool any = false;
     struct control_event *event;
     while ((event = control_poll(loop->control))) {
         any = true;
+        note_enlisted(loop, event);
         step(loop, &(struct order_event){.kind = event->kind == CONTROL_MESSAGE ? ORDER_MESSAGE
                                                                                 : ORDER_LOST,
                                          .peer = event->peer,
@@ -131,7 +140,7 @@ static void turn_shards(struct coordinator_loop *loop, bool *any)
 {
     for (uint32_t i = 0; i < loop->host->shards_count; i++) {
         struct host_shard *shard = &loop->host->shards[i];
-        if (!shard->loop)
+        if (!shard->loop || shard->status != GRADWEIR_OK)
             continue; /* it, or one before it, could not be opened */
         if (!host_shard_turn(shard, any) && shard->status != GRADWEIR_OK)
             atomic_store(loop->host->stop, true);
@@ -160,6 +169,18 @@ static void sleep_until_needed(struct coordinator_loop *loop)
     poll(wait, count, timeout_ms);
 }
 
+/* A shard of this process that has not enlisted yet would never hear STOP, and nobody would end it:
+ * a drain waits for it. It enlists, or fails and so ends the process. */
+static bool may_drain(const struct coordinator_loop *loop)
+{
+    if (settings_bool(loop->host->options->settings, "shards_elsewhere"))
+        return true;
+    for (uint32_t i = 0; i < loop->host->options->shards; i++)
+        if (!loop->enlisted[i])
+            return false;
+    return true;
+}
+
 static void turn(struct coordinator_loop *loop)
 {
     bool any = turn_control(loop);
@@ -167,7 +188,7 @@ static void turn(struct coordinator_loop *loop)
     const int64_t now_ns = (int64_t)clock_now_ns();
     if (now_ns >= order_next(loop->order))
         step(loop, &(struct order_event){.kind = ORDER_TICK});
-    if (!loop->drained && (atomic_load(loop->host->drain) || lingered(loop))) {
+    if (!loop->drained && (atomic_load(loop->host->drain) || lingered(loop)) && may_drain(loop)) {
         loop->drained = true;
         step(loop, &(struct order_event){.kind = ORDER_DRAIN});
     }

@@ -64,6 +64,23 @@ class Pushers:
         self.test.assertEqual(audit.returncode, 0, audit.stdout + audit.stderr)
 
 
+class Beginnings(unittest.TestCase):
+    def test_a_server_that_is_told_to_end_while_it_begins_ends(self):
+        """Its shards have not enlisted yet, and would not hear STOP."""
+        for words in ([], ["--threads", "one"], ["--threads", "each", "--shards", "4"]):
+            for _ in range(3):
+                server = library.Server(*words)  # returns as soon as the port file is there
+                self.assertEqual(server.close(), 0, words)
+
+    def test_a_shard_that_cannot_open_ends_the_server_with_its_reason(self):
+        with tempfile.NamedTemporaryFile() as file:
+            for threads in ("one", "each"):
+                server = library.Server("--threads", threads, "--shards", "2", "--arena_dir", file.name)
+                self.addCleanup(server.__exit__)
+                self.assertEqual(server.process.wait(15), 2, server.lines())
+                self.assertIn("shard 0: ", server.lines().splitlines()[-1])
+
+
 class Stops(unittest.TestCase):
     def start(self, *arguments):
         folder = tempfile.TemporaryDirectory()
