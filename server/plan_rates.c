@@ -175,9 +175,12 @@ gradweir_status plan_rates_read(const char *path, struct plan_wires *wires)
         return fail(GRADWEIR_ERR_IO, "rates %s: %s", path, strerror(errno));
     gradweir_status status = GRADWEIR_OK;
     for (int number = 1; status == GRADWEIR_OK && fgets(line, sizeof line, file); number++) {
-        if (line[strspn(line, " \t\r\n")] == 0)
+        const bool whole = strchr(line, '\n') || feof(file);
+        if (whole && line[strspn(line, " \t\r\n")] == 0)
             continue;
-        status = read_line(line, wires);
+        status =
+            whole ? read_line(line, wires)
+                  : fail(GRADWEIR_ERR_INVALID, "is no text of at most %zu bytes", sizeof line - 1);
         if (status != GRADWEIR_OK) {
             snprintf(reason, sizeof reason, "%s", fail_reason());
             status = fail(status, "rates %s, line %d: %s", path, number, reason);

@@ -190,7 +190,8 @@ class Alone(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             rates = os.path.join(folder, "rates")
             for text, part in (("", "no case push or pull"), ('{"case":"push"}\n', 'line 1: has no "goodput_gbps"'),
-                               ('\n{"case":"pull","goodput_gbps":-1}', "line 2: goodput_gbps is -1"), ("words", "line 1")):
+                               ('\n{"case":"pull","goodput_gbps":-1}', "line 2: goodput_gbps is -1"), ("words", "line 1"),
+                               ("\0" * 5000, "line 1: is no text")):
                 with open(rates, "w", encoding="utf-8") as file:
                     file.write(text)
                 told = tool("plan", "--params", "1e6", "--memory-speed", "10", "--rates", rates)
