@@ -35,7 +35,7 @@ CASES = [
     ("floor --size 256KiB --optimizer adam", ["floor_gbps", "memcpy_gbps", "copy_ratio", "step_triad_ratio"]),
 ]
 WRONG = ["push --size 3", "push --siez 1MiB", "push --window 0", "nothing", "push --window 4 --window-max 2", "push --seconds x", "step --shards 2",
-         "step --against window"]
+         "step --against window", "step --against size=1MiB", "push --workers 1000"]
 failures = []
 
 
@@ -121,6 +121,24 @@ def check_orphans(options, number):
         os.kill(pid, signal.SIGKILL)
 
 
+def check_deaths(options, name):
+    """One of its children is killed in the middle: it says which and how, soon, and ends the others."""
+    bench = subprocess.Popen([os.path.join(options.build, "gradweir-bench"), *"push --size 1MiB --workers 2 --seconds 60 --perftest off".split()],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    children, end = [], time.monotonic() + 20
+    while len(children) < 3 and time.monotonic() < end and bench.poll() is None:
+        children = children_of(bench.pid)
+        time.sleep(0.01)
+    os.kill(children[0] if name == "gradweir-server" else children[-1], signal.SIGKILL)
+    try:
+        told = bench.communicate(timeout=30)[1]
+    except subprocess.TimeoutExpired:
+        bench.kill()
+        told = "nothing for 30 s" + bench.communicate()[1]
+    expect(bench.returncode == 1 and f"gradweir-bench: {name} was killed by signal 9" in told, f"kill -9 of {name}: {bench.returncode}, {told}")
+    expect(not any(map(alive, children)), f"kill -9 of {name}: children are left")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--build", default=os.environ.get("GRADWEIR_BUILD", "build"))
@@ -130,6 +148,8 @@ def main():
     if not options.only:
         check_orphans(options, signal.SIGTERM)
         check_orphans(options, signal.SIGKILL)
+        check_deaths(options, "gradweir-server")
+        check_deaths(options, "worker 1")
     print(f"{len(failures)} failures")
     return 1 if failures else 0
 

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 200, PATIENCE_S = 60, START_S = 20 };
+enum { WORDS_MAX = 200, PATIENCE_S = 60, START_S = 20, END_S = 5, LOOK_MS = 50, GONE_MS = 1000 };
 
 void gauge_become_child(pid_t parent)
 {
@@ -113,9 +113,17 @@ static void run_program(const char *path, const char *const *words)
 
 static bool ended(struct gauge_child *child)
 {
-    if (child->pid != 0 && waitpid(child->pid, NULL, WNOHANG) == child->pid)
+    if (child->pid != 0 && waitpid(child->pid, &child->status, WNOHANG) == child->pid)
         child->pid = 0;
     return child->pid == 0;
+}
+
+static gradweir_status has_ended(const char *who, const struct gauge_child *child)
+{
+    if (WIFSIGNALED(child->status))
+        return fail(GRADWEIR_ERR_LOST, "%s was killed by signal %d (%s)", who,
+                    WTERMSIG(child->status), strsignal(WTERMSIG(child->status)));
+    return fail(GRADWEIR_ERR_LOST, "%s has ended with status %d", who, WEXITSTATUS(child->status));
 }
 
 static bool read_address(const char *port_file, char *address, size_t size)
@@ -136,7 +144,7 @@ static gradweir_status wait_for_server(struct gauge_children *children, const ch
         if (read_address(port_file, children->address, sizeof children->address))
             return GRADWEIR_OK;
         if (ended(&children->server))
-            return fail(GRADWEIR_ERR_LOST, "gradweir-server ended before it listened");
+            return has_ended("gradweir-server", &children->server);
         sleep_ms(2);
     }
     return fail(GRADWEIR_ERR_TIMEOUT, "gradweir-server does not listen after %d s", START_S);
@@ -191,31 +199,58 @@ static gradweir_status start_worker(const struct gauge *gauge, struct gauge_chil
     return pid > 0 ? GRADWEIR_OK : fail(GRADWEIR_ERR_IO, "no process: %s", strerror(errno));
 }
 
+/* Nobody waits for the answers of workers whose server has ended: they would try for a minute. */
+static gradweir_status all_there(struct gauge_children *children)
+{
+    char who[32], said;
+    if (ended(&children->server))
+        return has_ended("gradweir-server", &children->server);
+    for (uint32_t i = 0; i < children->workers_count; i++) {
+        struct gauge_child *worker = &children->workers[i];
+        if (!ended(worker) || recv(worker->channel, &said, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+            continue; /* what it has said says more */
+        snprintf(who, sizeof who, "worker %u", i);
+        return has_ended(who, worker);
+    }
+    return GRADWEIR_OK;
+}
+
+/* How a worker went that has hung up. */
+static gradweir_status gone(struct gauge_children *children, uint32_t number)
+{
+    for (uint32_t tries = 0; tries < GONE_MS / LOOK_MS; tries++) {
+        TRY(all_there(children));
+        sleep_ms(LOOK_MS);
+    }
+    return fail(GRADWEIR_ERR_LOST, "worker %u has hung up", number);
+}
+
 /* A worker's next result; it may take long to move a large model for the first time. */
-static gradweir_status hear(struct gauge_child *child, uint64_t patience_ns,
+static gradweir_status hear(struct gauge_children *children, uint32_t number, uint64_t patience_ns,
                             struct gauge_result *result)
 {
     const uint64_t end = deadline_after(clock_now_ns(), patience_ns);
-    struct pollfd ready = {.fd = child->channel, .events = POLLIN};
-    while (poll(&ready, 1, deadline_poll_ms(clock_now_ns(), end)) < 0 && errno == EINTR)
-        ;
-    if (!ready.revents)
-        return fail(GRADWEIR_ERR_TIMEOUT, "a worker is stuck");
-    if (read(child->channel, result, sizeof *result) != (ssize_t)sizeof *result)
-        return fail(GRADWEIR_ERR_LOST, "a worker is gone");
-    return result->failed ? fail(GRADWEIR_ERR_LOST, "a worker: %s", result->reason) : GRADWEIR_OK;
+    struct pollfd ready = {.fd = children->workers[number].channel, .events = POLLIN};
+    while (poll(&ready, 1, LOOK_MS) <= 0) {
+        TRY(all_there(children));
+        if (deadline_passed(clock_now_ns(), end))
+            return fail(GRADWEIR_ERR_TIMEOUT, "worker %u has not answered for %u s", number,
+                        (unsigned)(patience_ns / CLOCK_SECOND));
+    }
+    if (read(ready.fd, result, sizeof *result) != (ssize_t)sizeof *result)
+        return gone(children, number);
+    return result->failed ? fail(GRADWEIR_ERR_LOST, "worker %u: %s", number, result->reason)
+                          : GRADWEIR_OK;
 }
 
 gradweir_status gauge_start_workers(const struct gauge *gauge, struct gauge_children *children)
 {
     struct gauge_result result;
-    if (gauge->workers > GAUGE_WORKERS_MAX)
-        return fail(GRADWEIR_ERR_INVALID, "workers is %u: at most %d processes are supported",
-                    gauge->workers, GAUGE_WORKERS_MAX);
+    ASSERT(gauge->workers <= GAUGE_WORKERS_MAX);
     for (uint32_t i = 0; i < gauge->workers; i++)
         TRY(start_worker(gauge, children, i));
     for (uint32_t i = 0; i < gauge->workers; i++)
-        TRY(hear(&children->workers[i], 2 * PATIENCE_S * CLOCK_SECOND, &result));
+        TRY(hear(children, i, 2 * PATIENCE_S * CLOCK_SECOND, &result));
     return GRADWEIR_OK;
 }
 
@@ -227,10 +262,10 @@ gradweir_status gauge_burst(struct gauge_children *children, const struct gauge_
     for (uint32_t i = 0; i < children->workers_count; i++)
         if (send(children->workers[i].channel, task, sizeof *task, MSG_NOSIGNAL) !=
             (ssize_t)sizeof *task)
-            return fail(GRADWEIR_ERR_LOST, "a worker is gone");
+            return gone(children, i);
     for (uint32_t i = 0; i < children->workers_count; i++)
-        TRY(hear(&children->workers[i],
-                 (task->operations ? 60 : 1) * PATIENCE_S * CLOCK_SECOND + long_ns, &results[i]));
+        TRY(hear(children, i, (task->operations ? 60 : 1) * PATIENCE_S * CLOCK_SECOND + long_ns,
+                 &results[i]));
     return GRADWEIR_OK;
 }
 
@@ -257,26 +292,28 @@ void gauge_server_memory(struct gauge_children *children)
         fclose(file);
 }
 
-static void wait_or_kill(struct gauge_child *child, uint64_t seconds)
+static void wait_or_kill(struct gauge_child *child, uint64_t end_ns)
 {
-    const uint64_t end = deadline_after(clock_now_ns(), seconds * CLOCK_SECOND);
     while (!ended(child)) {
-        if (deadline_passed(clock_now_ns(), end))
+        if (deadline_passed(clock_now_ns(), end_ns))
             kill(child->pid, SIGKILL);
         sleep_ms(2);
     }
 }
 
+/* All workers have the same seconds, not one after another; none where there is no server. */
 void gauge_end(struct gauge_children *children)
 {
     for (uint32_t i = 0; i < children->workers_count; i++)
         close(children->workers[i].channel); /* the sign to leave */
+    const uint64_t patience_ns = ended(&children->server) ? 0 : END_S * CLOCK_SECOND;
+    const uint64_t end_ns = deadline_after(clock_now_ns(), patience_ns);
     for (uint32_t i = 0; i < children->workers_count; i++) {
-        wait_or_kill(&children->workers[i], 5);
+        wait_or_kill(&children->workers[i], end_ns);
         munmap(children->workers[i].shared, sizeof *children->workers[i].shared);
     }
     children->workers_count = 0;
     if (children->server.pid != 0)
         kill(children->server.pid, SIGTERM);
-    wait_or_kill(&children->server, 5);
+    wait_or_kill(&children->server, deadline_after(clock_now_ns(), END_S * CLOCK_SECOND));
 }

@@ -33,7 +33,8 @@ struct gauge_shared {
 };
 
 struct gauge_child {
-    pid_t pid; /* 0: none, or waited for */
+    pid_t pid;  /* 0: none, or waited for */
+    int status; /* as waitpid told it, once it has ended */
     int channel;
     struct gauge_shared *shared;
 };
@@ -57,7 +58,8 @@ void gauge_beside(const char *name, char *path, size_t size);
 gradweir_status gauge_start_server(const struct gauge *gauge, struct gauge_children *children);
 gradweir_status gauge_start_workers(const struct gauge *gauge, struct gauge_children *children);
 
-/* Hands a task to all workers and waits for all results. */
+/* Hands a task to all workers and waits for all results. Whoever ends meanwhile, server or worker,
+ * is named at once, with how it ended. */
 gradweir_status gauge_burst(struct gauge_children *children, const struct gauge_task *task,
                             struct gauge_result *results);
 

@@ -174,6 +174,10 @@ static void report(struct live *live)
 static gradweir_status run(struct live *live)
 {
     const struct gauge *gauge = live->gauge;
+    if (gauge->workers > GAUGE_WORKERS_MAX)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "workers is %u: %s has each in a process of its own, at most %d of them",
+                    gauge->workers, gauge->command, GAUGE_WORKERS_MAX);
     TRY(gauge_start_server(gauge, &live->children));
     TRY(gauge_start_workers(gauge, &live->children));
     live->floor = floor_open(gauge->bytes, floor_optimizer(gauge));
@@ -201,5 +205,5 @@ int gauge_live(const struct gauge *gauge)
     gauge_end(&live.children);
     floor_close(live.floor);
     free(live.latencies_ns);
-    return status == GRADWEIR_OK ? 0 : 1;
+    return status == GRADWEIR_OK ? 0 : status == GRADWEIR_ERR_INVALID ? 2 : 1;
 }

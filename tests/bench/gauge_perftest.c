@@ -134,7 +134,7 @@ static double run(const char *transport, const char *test, uint64_t bytes, uint3
     int pipes[2];
     const uint64_t wanted = (UINT64_C(600) << BITS_OF_MIB) / (bytes + 2000) + 8;
     const uint64_t rounds = wanted < 20000 ? wanted : 20000;
-    if (late >= TRIES_MAX || !installed() || pipe(pipes) != 0)
+    if (late >= TRIES_MAX || !installed() || pipe2(pipes, O_CLOEXEC) != 0)
         return GAUGE_NONE;
     snprintf(port, sizeof port, "%u", free_port());
     snprintf(size, sizeof size, "%llu", (unsigned long long)bytes);

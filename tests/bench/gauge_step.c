@@ -106,6 +106,11 @@ static gradweir_status read_against(const struct gauge *gauge, struct settings *
             return fail(GRADWEIR_ERR_INVALID, "against is \"%.80s\": name=value,... is wanted",
                         settings_text(gauge->settings, "against"));
         *value++ = '\0';
+        if (gauge_is_own(pair) && strcmp(pair, "optimizer") != 0)
+            return fail(
+                GRADWEIR_ERR_INVALID,
+                "against: %.40s is the same for both; settings of gradweir-server may differ",
+                pair);
         TRY(settings_set(settings, pair, value, "against"));
     }
     return host_options_read(settings, host);

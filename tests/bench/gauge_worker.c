@@ -192,7 +192,11 @@ void gauge_worker(const struct gauge *gauge, const char *address, uint32_t numbe
     worker.gradient = calloc(gauge->elements, sizeof(float));
     worker.status = calloc(1, STATUS_SIZE);
     if (!worker.parameters || !worker.gradient || !worker.status)
-        _exit(1);
+        answer(&worker,
+               fail(GRADWEIR_ERR_NO_MEMORY,
+                    "no memory for parameters and gradient, %llu bytes each",
+                    (unsigned long long)gauge->bytes),
+               &result);
     for (uint64_t i = 0; i < gauge->elements; i++)
         worker.gradient[i] = 1e-3f * (float)((int)(i % 17) - 8);
     answer(&worker, connect_client(&worker, address, number), &result);
