@@ -73,12 +73,11 @@ class Beginnings(unittest.TestCase):
                 self.assertEqual(server.close(), 0, words)
 
     def test_a_shard_that_cannot_open_ends_the_server_with_its_reason(self):
-        with tempfile.NamedTemporaryFile() as file:
-            for threads in ("one", "each"):
-                server = library.Server("--threads", threads, "--shards", "2", "--arena_dir", file.name)
-                self.addCleanup(server.__exit__)
-                self.assertEqual(server.process.wait(15), 2, server.lines())
-                self.assertIn("shard 0: ", server.lines().splitlines()[-1])
+        for threads in ("one", "each"):
+            server = library.Server("--threads", threads, "--net-devices", "nosuch0")
+            self.addCleanup(server.__exit__)
+            self.assertEqual(server.process.wait(15), 2, server.lines())
+            self.assertIn("shard 0: ", server.lines().splitlines()[-1])
 
 
 class Stops(unittest.TestCase):
