@@ -99,7 +99,8 @@ static uint32_t answer_of(const struct shard *shard, struct pull *pull)
     if (pull->exact)
         return parameters_find(shard, pull->version);
     const uint64_t newest = shard->plant.whole_early ? shard->version : shard->whole;
-    return newest >= pull->version + pull->newer ? parameters_find(shard, newest) : UINT32_MAX;
+    const bool enough = pull->newer ? newest > pull->version : newest >= pull->version;
+    return enough ? parameters_find(shard, newest) : UINT32_MAX;
 }
 
 /* Bodies as long as there is room for them. An empty range is answered by one head without a body.

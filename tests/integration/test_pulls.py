@@ -203,6 +203,9 @@ class Conditions(Bounded):
                 receipt, room = reader.slices(boxes, conditional=1, newer_than=turn)
                 self.assertEqual((receipt.version, receipt.moved), (turn, 0))
                 self.assertFalse(any(any(memory.raw) for memory in room), "nothing was written")
+                for beyond in (turn + 1000, 2**64 - 1):
+                    receipt, _ = reader.slices(boxes, conditional=1, newer_than=beyond)
+                    self.assertEqual((receipt.version, receipt.moved), (turn, 0))
                 receipt, _ = worker.slices(conditional=1, newer_than=turn)
                 self.assertEqual((receipt.version, receipt.moved), (turn, 0))
                 digest = lib.gradweir_digest(worker.client)
