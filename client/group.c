@@ -59,6 +59,11 @@ static gradweir_status take_client(struct gradweir_ranks *group, const gradweir_
         return fail(GRADWEIR_ERR_INVALID, "options.client: ranks need an identity, one for all");
     if (options->role != GRADWEIR_WORKER)
         return fail(GRADWEIR_ERR_INVALID, "options.client: ranks are workers, not readers");
+    if (options->ranks == 0 || options->ranks > GRADWEIR_RANKS_MAX ||
+        options->rank >= options->ranks)
+        return fail(GRADWEIR_ERR_INVALID,
+                    "options.client: rank is %u of ranks %u: 1 to %d ranks, counted from 0",
+                    options->rank, options->ranks, GRADWEIR_RANKS_MAX);
     return GRADWEIR_OK;
 }
 
@@ -75,16 +80,20 @@ static gradweir_status take_options(struct gradweir_ranks *group,
                          "options.backend"));
     TRY(client_copy_text(group->listen, sizeof group->listen, options->listen, "options.listen"));
     if (!collective_find(group->backend))
-        return fail(GRADWEIR_ERR_UNSUPPORTED, "options.backend: this build has no \"%s\"",
+        return fail(GRADWEIR_ERR_UNSUPPORTED,
+                    "options.backend: this build has no \"%.60s\"; gloo and nccl are wanted, where "
+                    "they were built",
                     group->backend);
     if (options->patience_ms == 0 || options->patience_ms > options->timeout_ms / 2 ||
         options->timeout_ms > SWAP_PATIENCE_MS_MAX)
-        return fail(GRADWEIR_ERR_INVALID,
-                    "options.timeout_ms is %u and patience_ms %u: at most an hour, and of that at "
-                    "most half",
-                    options->timeout_ms, options->patience_ms);
+        return fail(
+            GRADWEIR_ERR_INVALID,
+            "options.timeout_ms is %u and patience_ms %u: at most an hour, and of that 1 ms "
+            "to half",
+            options->timeout_ms, options->patience_ms);
     if (options->samples > GRADWEIR_SAMPLES_SHARED)
-        return fail(GRADWEIR_ERR_INVALID, "options.samples is %u: no such way", options->samples);
+        return fail(GRADWEIR_ERR_INVALID,
+                    "options.samples is %u: own (0) and shared (1) are allowed", options->samples);
     group->timeout_ns = options->timeout_ms * CLOCK_MS;
     group->patience_ns = options->patience_ms * CLOCK_MS;
     group->shared = options->samples == GRADWEIR_SAMPLES_SHARED;
@@ -101,6 +110,8 @@ static gradweir_status join(struct gradweir_ranks *group, const gradweir_group_o
     channel.ranks = 1;
     channel.rank = 0;
     channel.progress = GRADWEIR_PROGRESS_CALLER;
+    if (channel.connect_timeout_ms > options->timeout_ms)
+        channel.connect_timeout_ms = options->timeout_ms;
     TRY(gradweir_open(&channel, &group->channel));
     return group_meet(group, 0, group->timeout_ns);
 }

@@ -6,6 +6,7 @@ what a rank does.
     GRADWEIR_BUILD=build python3 tests/integration/test_group.py [CASE [SEEDS]]   # or: ctest --test-dir build -R group
 """
 import array
+import ctypes as c
 import os
 import signal
 import subprocess
@@ -13,7 +14,8 @@ import sys
 import tempfile
 import time
 
-from library import BUILD, Server, until
+import library
+from library import BUILD, Server, lib, until
 
 STEPS = 12
 SERVER = ("--learning-rate", "0.01", "--stride", "1", "--window", "1", "--shards", "2")
@@ -179,6 +181,52 @@ def again(rounds=8):
             rank.process.wait()
 
 
+class GroupOptions(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("client", c.c_void_p), ("backend", c.c_char_p), ("listen", c.c_char_p),
+                *((name, c.c_uint32) for name in ("timeout_ms", "patience_ms", "samples", "fixed"))]
+
+
+def refused():
+    """What no caller may mean is a status and a sentence, with nobody waited for, and the group stays usable."""
+    client, options, group = library.Options(), GroupOptions(), c.c_void_p()
+    lib.gradweir_options_default_sized(c.byref(client), c.c_size_t(c.sizeof(client)))
+    lib.gradweir_group_options_default_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
+    options.client, client.identity, client.group = c.cast(c.byref(client), c.c_void_p), b"refused", b"one"
+    options.timeout_ms, options.patience_ms = 1000, 200
+
+    def says(status, part):
+        told = lib.gradweir_last_error().decode()
+        assert status < 0 and part in told, f"{status}: {told}"
+
+    client.address, begun = b"127.0.0.1:1", time.monotonic()
+    says(lib.gradweir_group_join(c.byref(options), c.byref(group)), "nobody answers")
+    assert time.monotonic() - begun < 5, "within timeout_ms, not connect_timeout_ms"
+    with Server(*MOMENTUM) as server:
+        client.address = server.address.encode()
+        for rank, ranks in ((0, 0), (2, 2), (0, 17), (0, 1 << 31), (0xffffffff, 0)):
+            client.rank, client.ranks = rank, ranks
+            says(lib.gradweir_group_join(c.byref(options), c.byref(group)), "counted from 0")
+        client.rank, client.ranks = 0, 1
+        for name, part in ((b"mpi", "gloo and nccl"), (b"", "gloo and nccl")):
+            options.backend = name
+            says(lib.gradweir_group_join(c.byref(options), c.byref(group)), part)
+        options.backend = b"gloo"
+        assert lib.gradweir_group_join(c.byref(options), c.byref(group)) == 0, lib.gradweir_last_error()
+        some, one, most = (c.c_float * 4)(1, 2, 3, 4), (c.c_size_t * 16)(4), (c.c_size_t * 16)(2**64 - 1)
+        says(lib.gradweir_group_reduce(group, None, some, c.c_size_t(4)), "from is NULL")
+        says(lib.gradweir_group_reduce(group, some, None, c.c_size_t(4)), "to is NULL")
+        says(lib.gradweir_group_reduce(group, some, some, c.c_size_t(2**64 - 1)), "more than memory has")
+        says(lib.gradweir_group_broadcast(group, None, c.c_size_t(4), 0), "data is NULL")
+        for call in (lib.gradweir_group_reduce_scatter, lib.gradweir_group_all_gather):
+            says(call(group, some, some, None), "counts is NULL")
+            says(call(group, some, some, most), "more than memory has")
+            says(call(group, None, some, one), "is NULL")
+            says(call(group, some, None, one), "is NULL")
+        assert lib.gradweir_group_reduce(group, some, some, c.c_size_t(4)) == 0, "the group is whole"
+        lib.gradweir_group_leave(group)
+        assert server.close() == 0
+
+
 def strange():
     """A rank that never comes, one that counts otherwise, one that is there twice: a status and a sentence."""
     with Server(*MOMENTUM) as server:
@@ -220,7 +268,7 @@ def trains(seeds=(1,)):
     assert run.returncode == 2 and "cannot be parted" in run.stderr
 
 
-CASES = {"equal": equal, "parts": parts, "killed": killed, "stopped": stopped, "again": again, "strange": strange, "trains": trains}
+CASES = {"equal": equal, "parts": parts, "killed": killed, "stopped": stopped, "again": again, "refused": refused, "strange": strange, "trains": trains}
 
 
 def main():
