@@ -17,6 +17,13 @@ constexpr uint64_t head_magic = UINT64_C(0x6461656872777267);
 
 enum Kind { kind_reduce = 1, kind_reduce_scatter, kind_all_gather, kind_broadcast };
 
+const char *name_of(uint64_t kind)
+{
+    static const char *const names[] = {"nothing", "reduce", "reduce_scatter", "all_gather",
+                                        "broadcast"};
+    return kind < sizeof names / sizeof *names ? names[kind] : "something unknown";
+}
+
 uint64_t digest_of(const size_t *counts, int ranks)
 {
     uint64_t digest = UINT64_C(14695981039346656037);
@@ -25,12 +32,16 @@ uint64_t digest_of(const size_t *counts, int ranks)
     return digest;
 }
 
-// Remembers whom we have heard of in this call. Only while nobody writes to the heads.
+// Remembers whom we have heard of in this call, and when, once: of who falls silent later, that is
+// since when. Only while nobody writes to the heads.
 void note(collective_link *link, int r)
 {
     const Head &head = link->heads[size_t(r)];
-    if (head.magic == head_magic && head.sequence == link->calls)
-        link->seen[r] = {head.step, clock_now_ns()};
+    if (head.magic != head_magic || head.sequence != link->calls ||
+        link->noted[size_t(r)] == link->calls)
+        return;
+    link->seen[r] = {head.step, clock_now_ns()};
+    link->noted[size_t(r)] = link->calls;
 }
 
 void check(const Head &mine, const Head &theirs, int peer)
@@ -41,11 +52,11 @@ void check(const Head &mine, const Head &theirs, int peer)
         theirs.counts != mine.counts || theirs.step != mine.step)
         throw Failed{fail(
             GRADWEIR_ERR_MISMATCH,
-            "gloo: rank %d calls kind %llu for %llu elements at step %llu, this rank kind %llu for "
-            "%llu at step %llu, or other parts",
-            peer, (unsigned long long)theirs.kind, (unsigned long long)theirs.n,
-            (unsigned long long)theirs.step, (unsigned long long)mine.kind,
-            (unsigned long long)mine.n, (unsigned long long)mine.step)};
+            "gloo: rank %d calls %s for %llu elements at step %llu, this rank %s for %llu at step "
+            "%llu, or other parts",
+            peer, name_of(theirs.kind), (unsigned long long)theirs.n,
+            (unsigned long long)theirs.step, name_of(mine.kind), (unsigned long long)mine.n,
+            (unsigned long long)mine.step)};
 }
 
 // All ranks say what they are about to do; nothing moves unless all say the same. Every two ranks

@@ -55,6 +55,7 @@ void prepare(collective_link *link)
 {
     const size_t ranks = size_t(link->ranks);
     link->heads.resize(ranks);
+    link->noted.resize(ranks);
     link->scratch.resize(2 * ranks * chunk_floats);
     for (size_t r = 0; r < ranks; r++) {
         link->heads_in.push_back(link->buffer(&link->heads[r], sizeof(Head)));

@@ -106,6 +106,7 @@ struct collective_link {
     std::shared_ptr<gloo::Context> mesh; // none when there is one rank
     std::vector<float> scratch;          // two chunks for each rank
     std::vector<gloo_link::Head> heads;  // by rank; one's own is what is sent
+    std::vector<uint64_t> noted;         // by rank: the call whose head is in `seen`
     // By rank; destroyed before the mesh. In and out: of heads; two chunks in.
     std::vector<gloo_link::Buffer> heads_in, heads_out, chunks_in[2];
     std::vector<gloo_link::Sent> sent; // by the present call

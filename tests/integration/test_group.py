@@ -8,6 +8,7 @@ what a rank does.
 import array
 import ctypes as c
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -146,7 +147,8 @@ def stopped():
         print(f"stopped: the others are renewed after {took:.2f} s")
         for r in (0, 2):
             print("   ", "; ".join(group[r].lines("failed")))
-            assert any("rank 1" in line for line in group[r].lines("failed")), group[r].text()[-1000:]
+            behind = re.search(r"rank 1 of 3: step .*?, ([0-9.]+) s behind", group[r].text())
+            assert behind and 3 < float(behind[1]) < took + 1, f"{took}: {group[r].text()[-1000:]}"
         until(lambda: any("ranks 2" in line for line in group[0].lines("step")), 20)
         group[1].kill(signal.SIGCONT)
         until(lambda: "ranks 3" in group[0].lines("step")[-1], 20)
