@@ -206,6 +206,7 @@ static gradweir_status start_session(struct gradweir_client *client)
     memcpy(options.identity, client->identity, sizeof options.identity);
     TRY(random_entropy(options.nonce, sizeof options.nonce));
     TRY(client_parts_bind(client, &options));
+    TRY(client_body_room(client));
     TRY(client_memory_bind(client));
     TRY(open_transport(client));
     TRY(client_body_take(client));

@@ -48,12 +48,18 @@ static gradweir_status check_room(const struct gradweir_client *client, uint64_t
                 memory / (1 << 30));
 }
 
+gradweir_status client_body_room(struct gradweir_client *client)
+{
+    const struct model *model = client->model;
+    const bool pushes = client->options.role == GRADWEIR_WORKER;
+    client->body_bytes = model->elements * sizeof(float) + model->moments * sizeof(struct moments);
+    return check_room(client, pushes ? client->options.outstanding : 0);
+}
+
 gradweir_status client_body_take(struct gradweir_client *client)
 {
     const struct model *model = client->model;
-    client->body_bytes = model->elements * sizeof(float) + model->moments * sizeof(struct moments);
     const bool pushes = client->options.role == GRADWEIR_WORKER;
-    TRY(check_room(client, pushes ? client->options.outstanding : 0));
     client->digests = calloc(model->blocks + 1, sizeof *client->digests);
     bool enough = client->digests;
     for (uint32_t i = 0; pushes && i < client->options.outstanding; i++) {

@@ -198,6 +198,7 @@ gradweir_status client_wait_until(struct gradweir_client *client, client_ready r
                                   uint64_t deadline_ns);
 
 /* client_body.c */
+gradweir_status client_body_room(struct gradweir_client *client); /* its bytes; can they be had? */
 gradweir_status
 client_body_take(struct gradweir_client *client); /* buffers, once the model is known */
 gradweir_status

@@ -155,7 +155,9 @@ run_test() {
     esac
     install_missing
     if [ -n "$long" ]; then
-        lane clang 'tidy|model|slow|bench' --no-tests=error
+        # What is mostly waiting, and shows nothing of a compiler, the plain lane shows alone.
+        lane clang 'tidy|model|slow|bench|gpu' --no-tests=error \
+            -E '^(network|devices|kills_.*|trainer_faults|group_.*|collective_.*|transformer|device_check_twin|processes|bad_input)$'
         lane sanitize 'tidy|slow' --no-tests=error
         lane sanitize-clang 'tidy|slow' --no-tests=error
         lane thread 'tidy|slow' --no-tests=ignore
