@@ -163,6 +163,9 @@ static gradweir_status push(struct gradweir_ranks *group, uint64_t samples,
             gradweir_wait(group->client, ticket,
                           (uint32_t)((group->timeout_ns - group->patience_ns) / CLOCK_MS), receipt);
     group->broken |= status != GRADWEIR_OK;
+    /* A part is missing: its rank stopped or died after the sums. The servers cannot know which. */
+    if (status == GRADWEIR_ERR_TIMEOUT && group->ranks)
+        status = group_note(group, collective_failed(group->ranks, "push", group->step, status));
     return status;
 }
 

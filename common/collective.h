@@ -121,6 +121,12 @@ gradweir_status collective_broadcast(struct collective *group, uint64_t step, fl
  * without a roll-call there is nobody to shrink to but whom a next call finds. */
 void collective_abort(struct collective *group);
 
+/* What ranks do between two calls has failed here with why, and fail_reason says what: as if a call
+ * had failed. The group is broken, whoever calls returns, and a roll-call names who is missing.
+ * Gives why, or what is worse. */
+gradweir_status collective_failed(struct collective *group, const char *what, uint64_t step,
+                                  gradweir_status why);
+
 /* A broken group goes on with those whom the last roll-call found, in the order of their ranks.
  * When it fails the group stays broken; shrink may be tried again after another roll-call, which it
  * holds itself. */

@@ -251,6 +251,13 @@ gradweir_status collective_broadcast(struct collective *group, uint64_t step, fl
     return run(group, "broadcast", group->functions->broadcast, &call);
 }
 
+gradweir_status collective_failed(struct collective *group, const char *what, uint64_t step,
+                                  gradweir_status why)
+{
+    const struct collective_call call = {.step = step, .deadline_ns = clock_now_ns()};
+    return group->broken ? why : group_broke(group, what, why, &call);
+}
+
 gradweir_status collective_shrink(struct collective *group)
 {
     if (!group->broken || group->left_out)
