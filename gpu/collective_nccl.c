@@ -48,6 +48,13 @@ static gradweir_status gather_heads(struct collective_link *link, const struct n
     return GRADWEIR_OK;
 }
 
+static const char *name_of(uint64_t kind)
+{
+    static const char *const names[] = {"nothing", "reduce", "reduce_scatter", "all_gather",
+                                        "broadcast"};
+    return kind < sizeof names / sizeof *names ? names[kind] : "something unknown";
+}
+
 static gradweir_status compare(const struct collective_link *link, const struct nccl_head *mine)
 {
     for (int r = 0; r < link->ranks; r++) {
@@ -56,10 +63,10 @@ static gradweir_status compare(const struct collective_link *link, const struct 
             return fail(GRADWEIR_ERR_PROTOCOL, "nccl: rank %d is in another call", r);
         if (memcmp(theirs, mine, sizeof *mine) != 0)
             return fail(GRADWEIR_ERR_MISMATCH,
-                        "nccl: rank %d calls kind %llu for %llu elements at step %llu, this rank "
-                        "kind %llu for %llu at step %llu, or other parts",
-                        r, (unsigned long long)theirs->kind, (unsigned long long)theirs->n,
-                        (unsigned long long)theirs->step, (unsigned long long)mine->kind,
+                        "nccl: rank %d calls %s for %llu elements at step %llu, this rank "
+                        "%s for %llu at step %llu, or other parts",
+                        r, name_of(theirs->kind), (unsigned long long)theirs->n,
+                        (unsigned long long)theirs->step, name_of(mine->kind),
                         (unsigned long long)mine->n, (unsigned long long)mine->step);
     }
     return GRADWEIR_OK;
