@@ -172,6 +172,7 @@ gradweir_status client_rig_bind(struct client_rig *rig, const struct client_rig_
     TRY(client_memory_open_with(client, &device_far));
     TRY(client_model_build(client, rig->tensors, CLIENT_RIG_TENSORS));
     TRY(client_parts_bind(client, &options));
+    TRY(client_body_room(client));
     TRY(client_memory_bind(client));
     cr_assert_eq(transport_memory_hub_new(0, &rig->hub), GRADWEIR_OK);
     settings.hub = rig->hub;
