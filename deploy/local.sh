@@ -164,7 +164,7 @@ run_test() {
     fi
     # Last, so that the closing lines are of the whole plain run.
     lane plain slow --no-tests=error
-    [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 6000 || echo 3000)"
+    [ "$failures" -gt 0 ] || simulate "$([ -n "$long" ] && echo 4000 || echo 3000)"
     [ -z "$long" ] || [ "$failures" -gt 0 ] || compare_bits
     [ -z "$long" ] || [ "$failures" -gt 0 ] || run_slow
     say "done"
