@@ -20,6 +20,7 @@ SIZES = (("a", 5000), ("b", 333), ("c", 20000))
 LAW = ("--window", "4", "--stride", "2", "--decay", "exp", "--decay-beta", "0.8", "--optimizer", "adam", "--clip-average",
        "0.5", "--staleness-max", "4", "--samples-exponent", "0.5", "--learning-rate", "1e-3")
 WORKERS = 4
+PUSHES_MIN = 60  # of each worker, however late its thread comes: everybody's absence must show
 
 
 class Run:
@@ -48,7 +49,7 @@ class Run:
     def work(self, i, worker):
         version, push = 0, 0
         version = self.pull(worker)
-        while version < self.versions:
+        while version < self.versions or push < PUSHES_MIN:
             push += 1
             for noise, gradient in zip(self.noise, worker.gradients):
                 c.memmove(gradient, noise, c.sizeof(noise))
