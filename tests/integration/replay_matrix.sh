@@ -34,7 +34,7 @@ compile() {
     shift 3
     command -v ccache >/dev/null && launcher=ccache
     if ! { cmake -S "$root" -B "$work/$name" -G Ninja -DCMAKE_C_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Level \
-        -DCMAKE_C_FLAGS_LEVEL="$level" -DGRADWEIR_ARITHMETIC_LEVEL="$level" -DGRADWEIR_TESTS=OFF \
+        -DCMAKE_C_FLAGS_LEVEL="$level" -DGRADWEIR_ARITHMETIC_LEVEL="$level" -DGRADWEIR_TESTS=OFF -DGRADWEIR_CUDA=OFF \
         -DCMAKE_C_COMPILER_LAUNCHER="$launcher" "$@" &&
         cmake --build "$work/$name" --parallel "${NINJA_JOBS:-$(nproc)}" --target gradweir-server; } >"$work/$name.log" 2>&1; then
         tail -20 "$work/$name.log" >&2
