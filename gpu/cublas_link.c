@@ -32,15 +32,15 @@ static void *find_library(void)
  */
 static bool take(struct cublas_link *link, const char *name, void *function)
 {
-    void *symbol = dlsym(link->library, name);
+    void *symbol = dlsym(link->loaded, name);
     memcpy(function, &symbol, sizeof symbol);
     return symbol != NULL;
 }
 
 gradweir_status cublas_link_open(struct cublas_link *link, struct engine_reason *reason)
 {
-    *link = (struct cublas_link){.library = find_library()};
-    if (link->library == NULL) {
+    *link = (struct cublas_link){.loaded = find_library()};
+    if (link->loaded == NULL) {
         snprintf(reason->text, sizeof reason->text,
                  "cuda: %s was not found; install cuBLAS (package libcublas-%d-%d, or the CUDA "
                  "toolkit), or put its folder into LD_LIBRARY_PATH",
@@ -63,8 +63,8 @@ gradweir_status cublas_link_open(struct cublas_link *link, struct engine_reason 
 
 void cublas_link_close(struct cublas_link *link)
 {
-    if (link->library != NULL)
-        (void)dlclose(link->library);
+    if (link->loaded != NULL)
+        (void)dlclose(link->loaded);
     *link = (struct cublas_link){0};
 }
 

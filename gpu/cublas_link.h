@@ -12,7 +12,7 @@
 
 /* The calls of cuBLAS that we use, as the library that was found has them. */
 struct cublas_link {
-    void *library;
+    void *loaded; /* by dlopen */
     cublasStatus_t (*create)(cublasHandle_t *handle);
     cublasStatus_t (*destroy)(cublasHandle_t handle);
     cublasStatus_t (*set_stream)(cublasHandle_t handle, cudaStream_t stream);
