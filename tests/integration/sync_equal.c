@@ -4,8 +4,8 @@
  *
  * WORKERS threads, each a worker of the real client library, train against the servers at ADDRESS;
  * beside them runs the reference. After every step each worker's pulled parameters are compared
- * with it, all of them, as bits. Workers push after random pauses, so that they arrive in any
- * order.
+ * with it, all of them, as bits. In odd steps the workers push one after the other, in an order
+ * that seed and step decide; in even steps each after a pause of its own, as the machine has it.
  *
  * CONTROL spoils the reference on purpose: "swap" sums its gradients in the opposite order, "drop"
  * leaves one worker's gradient out of one step. Ends with 0: equal; 1: they differ, and where; 2:
@@ -43,8 +43,8 @@ struct run {
     float *theirs[WORKERS_MAX]; /* the reference's gradients */
     pthread_barrier_t computed, compared;
     atomic_bool failed, differs;
-    atomic_uint arrived; /* in this round */
-    atomic_ullong disordered;
+    atomic_uint pushed;       /* in this round */
+    atomic_ullong disordered; /* pushes of odd steps whose turn was not their worker's number */
 };
 
 static uint64_t mix(uint64_t x)
@@ -105,17 +105,44 @@ static bool pull(struct worker *worker, uint64_t version)
     return false;
 }
 
+/* The worker's turn in a step: the workers are shuffled by draws from seed and step. */
+static uint32_t turn_of(const struct run *run, uint32_t worker, uint64_t step)
+{
+    uint32_t turn = worker;
+    for (uint32_t last = run->workers - 1; last > 0; last--) {
+        const uint32_t other = (uint32_t)(mix(run->seed << 32 ^ step << 8 ^ last) % (last + 1));
+        if (turn == last)
+            turn = other;
+        else if (turn == other)
+            turn = last;
+    }
+    return turn;
+}
+
+static void wait_for_turn(struct worker *worker, uint64_t step)
+{
+    struct run *run = worker->run;
+    const uint32_t turn = turn_of(run, worker->index, step);
+    if (turn != worker->index)
+        atomic_fetch_add(&run->disordered, 1);
+    while (atomic_load(&run->pushed) < turn && !atomic_load(&run->failed))
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
 static bool push(struct worker *worker, uint64_t step)
 {
     struct run *run = worker->run;
     gradweir_ticket ticket;
     gradweir_receipt receipt;
-    pause_at_random(worker);
-    if (atomic_fetch_add(&run->arrived, 1) != worker->index)
-        atomic_fetch_add(&run->disordered, 1);
+    if (step % 2 == 1)
+        wait_for_turn(worker, step);
+    else
+        pause_at_random(worker);
     if (!fine(run, gradweir_push(worker->client, samples_of(run, worker->index, step), &ticket),
-              "push") ||
-        !fine(run, gradweir_wait(worker->client, ticket, PATIENCE_MS, &receipt), "verdict"))
+              "push"))
+        return false;
+    atomic_fetch_add(&run->pushed, 1);
+    if (!fine(run, gradweir_wait(worker->client, ticket, PATIENCE_MS, &receipt), "verdict"))
         return false;
     if (receipt.verdict != GRADWEIR_ADMITTED)
         fprintf(stderr, "sync_equal: step %llu: %s\n", (unsigned long long)step,
@@ -235,7 +262,7 @@ static void train(struct run *run)
         step_reference(run, step);
         pthread_barrier_wait(&run->computed);
         pthread_barrier_wait(&run->compared);
-        atomic_store(&run->arrived, 0);
+        atomic_store(&run->pushed, 0);
         pthread_barrier_wait(&run->compared);
     }
     for (uint32_t i = 0; i < run->workers; i++)
@@ -292,7 +319,7 @@ int main(int argc, char **argv)
         train(&run);
     if (!atomic_load(&run.failed) && !atomic_load(&run.differs))
         printf("workers %u: %llu steps of %d elements equal to the bit; digest %016llx; %llu of "
-               "%llu pushes came out of worker order\n",
+               "%llu pushes were sent out of worker order\n",
                run.workers, (unsigned long long)run.steps, (int)ELEMENTS,
                (unsigned long long)gradweir_digest(run.all[0].client),
                (unsigned long long)atomic_load(&run.disordered),
