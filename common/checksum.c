@@ -1,6 +1,8 @@
 /* Sums over bytes by isa-l and xxhash, cut and seeded as checksum.h says. */
 #include "common/checksum.h"
 
+#include "common/element_checksum.h"
+
 #include <isa-l/crc.h>
 #include <xxhash.h>
 
@@ -23,34 +25,14 @@ uint32_t checksum_crc32c(uint32_t seed, const void *data, size_t bytes)
     return ~sum;
 }
 
-/* A CRC is a polynomial over GF(2), highest power in the lowest bit, and bytes behind a text
- * multiply its sum by x^(8 bytes): Mark Adler's crc32_combine in zlib. */
-static uint32_t multiply(uint32_t a, uint32_t b)
-{
-    const uint32_t castagnoli = 0x82f63b78u;
-    uint32_t product = 0;
-    for (uint32_t i = 0; i < 32; i++) {
-        product ^= b & (uint32_t) - (int32_t)(a >> 31);
-        a <<= 1;
-        b = (b >> 1) ^ (castagnoli & (uint32_t) - (int32_t)(b & 1));
-    }
-    return product;
-}
-
 uint32_t checksum_crc32c_gap(uint64_t bytes)
 {
-    uint32_t power = UINT32_C(1) << 23, gap = UINT32_C(1) << 31; /* x^8, 1 */
-    for (; bytes; bytes >>= 1) {
-        if (bytes & 1)
-            gap = multiply(power, gap);
-        power = multiply(power, power);
-    }
-    return gap;
+    return element_crc_power(bytes);
 }
 
 uint32_t checksum_crc32c_join(uint32_t a, uint32_t b, uint32_t gap)
 {
-    return multiply(gap, a) ^ b;
+    return element_crc_join(a, b, gap);
 }
 
 uint64_t checksum_hash64(uint64_t seed, const void *data, size_t bytes)

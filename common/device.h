@@ -62,6 +62,18 @@ struct device_decode {
     double *sums; /* host memory, arithmetic_blocks(n) numbers: sum of squares per block */
 };
 
+/* n floats from a block border on into the bytes that travel, and what is asked of them on the way:
+ * sums of squares per block of what was said, as measure has them, and checksums. */
+struct device_encode {
+    enum arithmetic_codec codec;
+    const float *from; /* NULL: float32 that lies in `to` already, to be measured and summed */
+    void *to;
+    size_t n;
+    double *sums;   /* host memory, arithmetic_blocks(n) numbers */
+    size_t piece;   /* elements of a checksum, a multiple of 256 (int8's blocks) */
+    uint32_t *crcs; /* host memory: the CRC32C of each piece's bytes; the last may be short */
+};
+
 /* The window average of [begin, end) into average + begin (base pointer of the shard), and its sums
  * per block from begin's on; begin is a block border and end > begin. plan is borrowed until done.
  */
@@ -89,7 +101,7 @@ struct device_step {
 struct device_done {
     uint64_t tag;
     gradweir_status status; /* OK, or ERR_LOST: the device failed, and all that it holds is lost */
-    uint32_t largest_bits;  /* decode: of the largest magnitude; else 0 */
+    uint32_t largest_bits;  /* decode, encode: of the largest magnitude; else 0 */
 };
 
 struct device_state; /* the backend's own */
@@ -132,6 +144,8 @@ struct device {
                             const struct device_copy *job);
     gradweir_status (*decode)(struct device_state *state, uint64_t tag,
                               const struct device_decode *job);
+    gradweir_status (*encode)(struct device_state *state, uint64_t tag,
+                              const struct device_encode *job);
     gradweir_status (*accumulate)(struct device_state *state, uint64_t tag,
                                   const struct device_accumulate *job);
     gradweir_status (*step)(struct device_state *state, uint64_t tag,
@@ -156,6 +170,9 @@ const struct device *device_find(const char *name);
 
 /* The i-th backend of this build, NULL past the last. */
 const struct device *device_at(size_t i);
+
+/* For backends: whether an encoding makes sense. ERR_INVALID says what does not. */
+gradweir_status device_check_encode(const struct device_encode *encode);
 
 /* The piece (range cut at block borders) that begins at `at` and ends at `end` at the latest: what
  * a backend walks for LAMB. False when there is none. */

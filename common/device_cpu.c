@@ -150,6 +150,14 @@ static gradweir_status cpu_decode(struct device_state *state, uint64_t tag,
                            .kind = CPU_DECODE, .tag = tag, .end = decode->n, .decode = *decode});
 }
 
+static gradweir_status cpu_encode(struct device_state *state, uint64_t tag,
+                                  const struct device_encode *encode)
+{
+    TRY(device_check_encode(encode));
+    return give(state, &(struct cpu_job){
+                           .kind = CPU_ENCODE, .tag = tag, .end = encode->n, .encode = *encode});
+}
+
 static gradweir_status check_plan(const struct arithmetic_plan *plan, size_t begin, size_t end)
 {
     if (begin >= end || begin % ARITHMETIC_BLOCK != 0)
@@ -263,6 +271,7 @@ const struct device device_cpu = {
     .unpin = cpu_unpin,
     .copy = cpu_copy,
     .decode = cpu_decode,
+    .encode = cpu_encode,
     .accumulate = cpu_accumulate,
     .step = cpu_step,
     .poll = cpu_poll,

@@ -1,7 +1,8 @@
-/* One tile of a job: copy, decode, average or step, and what is measured behind it by blocks. Tiles
- * do not know whether the queue's owner or one of its helpers carries them out. */
+/* One tile of a job: copy, decode, encode, average or step, and what is measured behind it by
+ * blocks. Tiles do not know whether the queue's owner or one of its helpers carries them out. */
 #include "common/device_cpu_jobs.h"
 
+#include "common/checksum.h"
 #include "common/codec.h"
 
 #include <string.h>
@@ -60,6 +61,14 @@ static size_t do_copy(const struct cpu_means *means, const struct device_copy *c
     return at + some;
 }
 
+static void raise_largest(struct cpu_means *means, unsigned largest)
+{
+    unsigned before = atomic_load(&means->largest_bits);
+    while (largest > before &&
+           !atomic_compare_exchange_weak(&means->largest_bits, &before, largest))
+        ;
+}
+
 static size_t do_decode(struct cpu_means *means, const struct device_decode *decode, size_t at,
                         size_t end)
 {
@@ -68,12 +77,36 @@ static size_t do_decode(struct cpu_means *means, const struct device_decode *dec
         (const unsigned char *)decode->from + codec_bytes(decode->codec, at);
     const unsigned largest = arithmetic_measure_blocks(
         means->arithmetic, decode->codec, from, stop - at, decode->sums + at / ARITHMETIC_BLOCK);
-    unsigned before = atomic_load(&means->largest_bits);
-    while (largest > before &&
-           !atomic_compare_exchange_weak(&means->largest_bits, &before, largest))
-        ;
+    raise_largest(means, largest);
     if (decode->to != NULL)
         means->arithmetic->decode(decode->codec, from, stop - at, decode->to + at);
+    return stop;
+}
+
+/* Where a tile of an encoding ends: at borders of blocks and of checksums alike. */
+static size_t encode_grain(const struct device_encode *encode)
+{
+    size_t grain = encode->piece;
+    while (grain % ARITHMETIC_BLOCK != 0)
+        grain += encode->piece;
+    return grain;
+}
+
+static size_t do_encode(struct cpu_means *means, const struct device_encode *encode, size_t at,
+                        size_t end)
+{
+    const size_t grain = encode_grain(encode), stop = end - at < grain ? end : at + grain;
+    const enum arithmetic_codec codec = encode->codec;
+    unsigned char *to = (unsigned char *)encode->to + codec_bytes(codec, at);
+    if (encode->from != NULL)
+        means->arithmetic->encode(codec, 1.0f, encode->from + at, stop - at, to);
+    raise_largest(means, arithmetic_measure_blocks(means->arithmetic, codec, to, stop - at,
+                                                   encode->sums + at / ARITHMETIC_BLOCK));
+    for (size_t i = at; i < stop; i += encode->piece) {
+        const size_t some = stop - i < encode->piece ? stop - i : encode->piece;
+        encode->crcs[i / encode->piece] = checksum_crc32c(
+            0, (unsigned char *)encode->to + codec_bytes(codec, i), codec_bytes(codec, some));
+    }
     return stop;
 }
 
@@ -131,6 +164,7 @@ size_t cpu_job_tile(struct cpu_means *means, struct cpu_job *job, size_t at, siz
     switch (job->kind) {
     case CPU_COPY: return do_copy(means, &job->copy, at, end);
     case CPU_DECODE: return do_decode(means, &job->decode, at, end);
+    case CPU_ENCODE: return do_encode(means, &job->encode, at, end);
     case CPU_ACCUMULATE: return do_accumulate(means, job, at, end);
     case CPU_STEP: return do_step(means, job, at, end);
     }
@@ -144,6 +178,7 @@ size_t cpu_job_grain(const struct cpu_job *job)
     switch (job->kind) {
     case CPU_COPY: return PIECE_GRAIN * sizeof(float);
     case CPU_DECODE: return ARITHMETIC_BLOCK;
+    case CPU_ENCODE: return encode_grain(&job->encode);
     case CPU_ACCUMULATE:
         return accumulate->sums != NULL || accumulate->behind.call != NULL
                    ? ARITHMETIC_BLOCK

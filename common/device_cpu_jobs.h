@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-enum cpu_job_kind { CPU_COPY, CPU_DECODE, CPU_ACCUMULATE, CPU_STEP };
+enum cpu_job_kind { CPU_COPY, CPU_DECODE, CPU_ENCODE, CPU_ACCUMULATE, CPU_STEP };
 
 struct cpu_job {
     enum cpu_job_kind kind;
@@ -17,6 +17,7 @@ struct cpu_job {
     union {
         struct device_copy copy;
         struct device_decode decode;
+        struct device_encode encode;
         struct device_accumulate accumulate;
         struct device_step step;
     };
@@ -26,7 +27,7 @@ struct cpu_job {
 struct cpu_means {
     const struct arithmetic *arithmetic;
     size_t tile;
-    atomic_uint largest_bits; /* decode: of the job under way */
+    atomic_uint largest_bits; /* decode, encode: of the job under way */
 };
 
 /* Does one tile of [at, end), a part of the job, and returns where it ended. */

@@ -1,4 +1,6 @@
-/* What all device backends count alike: the pieces of a step that LAMB's sums are told for. */
+/* What all device backends count alike, the pieces of a step that LAMB's sums are told for, and
+ * what they ask alike. */
+#include "common/codec.h"
 #include "common/device.h"
 
 bool device_piece(const struct arithmetic_work *work, size_t at, size_t end,
@@ -24,4 +26,16 @@ size_t device_pieces(const struct arithmetic_work *work, size_t begin, size_t en
     for (size_t at = begin; device_piece(work, at, end, &piece); at = (size_t)piece.end)
         n++;
     return n;
+}
+
+gradweir_status device_check_encode(const struct device_encode *encode)
+{
+    if (encode->to == NULL || encode->sums == NULL || encode->crcs == NULL || encode->n == 0)
+        return fail(GRADWEIR_ERR_INVALID, "encode: nothing, or no memory given");
+    if (encode->from == NULL && encode->codec != ARITHMETIC_F32)
+        return fail(GRADWEIR_ERR_INVALID, "encode: only float32 may lie in its place already");
+    if (encode->piece == 0 || encode->piece % CODEC_BLOCK != 0)
+        return fail(GRADWEIR_ERR_INVALID, "encode: checksums of %zu elements each, not of whole %d",
+                    encode->piece, CODEC_BLOCK);
+    return GRADWEIR_OK;
 }

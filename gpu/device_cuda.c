@@ -7,7 +7,7 @@
 
 /* Jobs. */
 
-static gradweir_status begin(struct device_state *state, uint64_t tag, struct job **out)
+gradweir_status cuda_job_begin(struct device_state *state, uint64_t tag, struct job **out)
 {
     if (state->broken != GRADWEIR_OK)
         return fail(state->broken, "%s", state->reason);
@@ -22,7 +22,7 @@ static gradweir_status begin(struct device_state *state, uint64_t tag, struct jo
     return GRADWEIR_OK;
 }
 
-static gradweir_status end(struct device_state *state, struct job *job, int error)
+gradweir_status cuda_job_end(struct device_state *state, struct job *job, int error)
 {
     cudaError_t failed = (cudaError_t)error;
     if (failed == cudaSuccess)
@@ -33,17 +33,10 @@ static gradweir_status end(struct device_state *state, struct job *job, int erro
     return GRADWEIR_OK;
 }
 
-/* Room for `blocks` sums and magnitudes at this place of the ring, on both sides. Grows only. */
-static gradweir_status results_room(struct device_state *state, size_t place, size_t blocks)
+/* Room for `blocks` sums and magnitudes and `pieces` checksums. */
+static cudaError_t take_results(struct results *host, struct results *device, size_t blocks,
+                                size_t pieces)
 {
-    struct results *host = &state->host[place], *device = &state->device[place];
-    if (host->blocks >= blocks)
-        return GRADWEIR_OK;
-    (void)cudaFreeHost(host->sums);
-    (void)cudaFreeHost(host->largest);
-    (void)cudaFree(device->sums);
-    (void)cudaFree(device->largest);
-    *host = *device = (struct results){0};
     cudaError_t error = cudaHostAlloc((void **)&host->sums, blocks * sizeof *host->sums, 0);
     if (error == cudaSuccess)
         error = cudaHostAlloc((void **)&host->largest, blocks * sizeof *host->largest, 0);
@@ -51,12 +44,42 @@ static gradweir_status results_room(struct device_state *state, size_t place, si
         error = cudaMalloc((void **)&device->sums, blocks * sizeof *device->sums);
     if (error == cudaSuccess)
         error = cudaMalloc((void **)&device->largest, blocks * sizeof *device->largest);
+    if (error == cudaSuccess && pieces > 0)
+        error = cudaHostAlloc((void **)&host->crcs, pieces * sizeof *host->crcs, 0);
+    if (error == cudaSuccess && pieces > 0)
+        error = cudaMalloc((void **)&device->crcs, pieces * sizeof *device->crcs);
+    return error;
+}
+
+void cuda_results_free(struct device_state *state, size_t place)
+{
+    struct results *host = &state->host[place], *device = &state->device[place];
+    (void)cudaFreeHost(host->sums);
+    (void)cudaFreeHost(host->largest);
+    (void)cudaFreeHost(host->crcs);
+    (void)cudaFree(device->sums);
+    (void)cudaFree(device->largest);
+    (void)cudaFree(device->crcs);
+    *host = *device = (struct results){0};
+}
+
+gradweir_status cuda_results_room(struct device_state *state, size_t place, size_t blocks,
+                                  size_t pieces)
+{
+    struct results *host = &state->host[place], *device = &state->device[place];
+    if (host->blocks >= blocks && host->pieces >= pieces)
+        return GRADWEIR_OK;
+    blocks = blocks > host->blocks ? blocks : host->blocks;
+    pieces = pieces > host->pieces ? pieces : host->pieces;
+    cuda_results_free(state, place);
+    const cudaError_t error = take_results(host, device, blocks, pieces);
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(GRADWEIR_ERR_NO_MEMORY, "cuda: no memory for %zu sums: %s", blocks,
                     cudaGetErrorString(error));
     }
     host->blocks = device->blocks = blocks;
+    host->pieces = device->pieces = pieces;
     return GRADWEIR_OK;
 }
 
@@ -82,8 +105,8 @@ static gradweir_status copy(struct device_state *state, uint64_t tag,
     struct job *job = NULL;
     if (asked->from == NULL || asked->to == NULL)
         return fail(GRADWEIR_ERR_INVALID, "copy: no memory given");
-    TRY(begin(state, tag, &job));
-    return end(
+    TRY(cuda_job_begin(state, tag, &job));
+    return cuda_job_end(
         state, job,
         cudaMemcpyAsync(asked->to, asked->from, asked->bytes, cudaMemcpyDefault, state->stream));
 }
@@ -92,11 +115,11 @@ static gradweir_status decode(struct device_state *state, uint64_t tag,
                               const struct device_decode *asked)
 {
     struct job *job = NULL;
-    TRY(begin(state, tag, &job));
+    TRY(cuda_job_begin(state, tag, &job));
     if (asked->n == 0 || asked->from == NULL || asked->sums == NULL)
         return fail(GRADWEIR_ERR_INVALID, "cuda: decode of nothing");
     const size_t place = state->given % DEVICE_JOBS_MAX;
-    TRY(results_room(state, place, arithmetic_blocks(asked->n)));
+    TRY(cuda_results_room(state, place, arithmetic_blocks(asked->n), 0));
     job->sums = asked->sums;
     job->blocks = arithmetic_blocks(asked->n);
     job->measures = true;
@@ -105,14 +128,14 @@ static gradweir_status decode(struct device_state *state, uint64_t tag,
         error = gpu_decode(state->stream, asked->codec, asked->from, asked->n, asked->to);
     if (error == 0)
         error = measure(state, place, asked->codec, asked->from, asked->n);
-    return end(state, job, error);
+    return cuda_job_end(state, job, error);
 }
 
 static gradweir_status accumulate(struct device_state *state, uint64_t tag,
                                   const struct device_accumulate *asked)
 {
     struct job *job = NULL;
-    TRY(begin(state, tag, &job));
+    TRY(cuda_job_begin(state, tag, &job));
     if (asked->begin >= asked->end || asked->begin % ARITHMETIC_BLOCK != 0)
         return fail(GRADWEIR_ERR_INVALID, "cuda: accumulate from %zu to %zu", asked->begin,
                     asked->end);
@@ -123,12 +146,12 @@ static gradweir_status accumulate(struct device_state *state, uint64_t tag,
     int error = gpu_average(state->stream, asked->plan, &asked->sources, asked->begin, asked->end,
                             asked->average);
     if (asked->sums != NULL && error == 0) {
-        TRY(results_room(state, place, arithmetic_blocks(n)));
+        TRY(cuda_results_room(state, place, arithmetic_blocks(n), 0));
         job->sums = asked->sums;
         job->blocks = arithmetic_blocks(n);
         error = measure(state, place, ARITHMETIC_F32, asked->average + asked->begin, n);
     }
-    return end(state, job, error);
+    return cuda_job_end(state, job, error);
 }
 
 /* Ranges are the shard's own and do not change: they are copied when the array is another one. */
@@ -186,14 +209,15 @@ static gradweir_status step(struct device_state *state, uint64_t tag,
                                               "window_algorithm = direct is");
     TRY(bring_ranges(state, asked->work));
     TRY(bring_ratios(state, asked->work));
-    TRY(begin(state, tag, &job));
+    TRY(cuda_job_begin(state, tag, &job));
     job->behind = asked->behind;
     job->at = asked->begin;
     job->end = asked->end;
     struct arithmetic_work work = *asked->work;
     work.ranges = state->ranges;
     work.ratios = asked->work->ratios == NULL ? NULL : state->ratios;
-    return end(state, job, gpu_step(state->stream, asked->plan, &work, asked->begin, asked->end));
+    return cuda_job_end(state, job,
+                        gpu_step(state->stream, asked->plan, &work, asked->begin, asked->end));
 }
 
 /* Everybody's jobs begin with the right GPU. */
@@ -212,6 +236,15 @@ static gradweir_status start_decode(struct device_state *state, uint64_t tag,
 {
     const int before = cuda_enter(state);
     const gradweir_status status = decode(state, tag, asked);
+    cuda_leave(before);
+    return status;
+}
+
+static gradweir_status start_encode(struct device_state *state, uint64_t tag,
+                                    const struct device_encode *asked)
+{
+    const int before = cuda_enter(state);
+    const gradweir_status status = cuda_encode(state, tag, asked);
     cuda_leave(before);
     return status;
 }
@@ -259,6 +292,8 @@ static void tell(struct device_state *state, struct device_done *told)
         if (job->measures && state->host[place].largest[b] > told->largest_bits)
             told->largest_bits = state->host[place].largest[b];
     }
+    if (job->pieces > 0 && state->broken == GRADWEIR_OK)
+        memcpy(job->crcs, state->host[place].crcs, job->pieces * sizeof *job->crcs);
     state->done++;
 }
 
@@ -297,6 +332,7 @@ const struct device device_cuda = {.name = "cuda",
                                    .unpin = cuda_unpin,
                                    .copy = start_copy,
                                    .decode = start_decode,
+                                   .encode = start_encode,
                                    .accumulate = start_accumulate,
                                    .step = start_step,
                                    .poll = poll_state,

@@ -81,10 +81,7 @@ static void release(struct device_state *state)
     for (int i = 0; i < DEVICE_JOBS_MAX; i++) {
         if (state->ring[i].done != NULL)
             (void)cudaEventDestroy(state->ring[i].done);
-        (void)cudaFreeHost(state->host[i].sums);
-        (void)cudaFreeHost(state->host[i].largest);
-        (void)cudaFree(state->device[i].sums);
-        (void)cudaFree(state->device[i].largest);
+        cuda_results_free(state, (size_t)i);
     }
     (void)cudaFree(state->ranges);
     (void)cudaFree(state->ratios);

@@ -1,5 +1,5 @@
-/* What the files of the GPU's backend share: device_cuda.c (jobs), device_cuda_open.c (a GPU found,
- * opened, and its memory). */
+/* What the files of the GPU's backend share: device_cuda.c (jobs), device_cuda_encode.c (one of
+ * them), device_cuda_open.c (a GPU found, opened, and its memory). */
 #ifndef GRADWEIR_GPU_DEVICE_CUDA_STATE_H
 #define GRADWEIR_GPU_DEVICE_CUDA_STATE_H
 
@@ -13,6 +13,8 @@ struct results {
     double *sums;
     uint32_t *largest;
     size_t blocks; /* room, of each */
+    uint32_t *crcs;
+    size_t pieces; /* room for them */
 };
 
 struct job {
@@ -20,7 +22,9 @@ struct job {
     cudaEvent_t done;
     double *sums; /* where the caller wants them; NULL: nowhere */
     size_t blocks;
-    bool measures; /* largest_bits is asked for */
+    bool measures;  /* largest_bits is asked for */
+    uint32_t *crcs; /* as sums */
+    size_t pieces;
     struct device_behind behind;
     size_t at, end; /* what behind has not been told of yet */
 };
@@ -49,6 +53,19 @@ gradweir_status cuda_lost(struct device_state *state, cudaError_t error, const c
  * back what it was. */
 int cuda_enter(const struct device_state *state);
 void cuda_leave(int before);
+
+/* device_cuda.c. A job's place in the ring, and its event behind what the stream has been given;
+ * room for the numbers that it leaves, at that place, on both sides (grows only). */
+gradweir_status cuda_job_begin(struct device_state *state, uint64_t tag, struct job **job);
+gradweir_status cuda_job_end(struct device_state *state, struct job *job, int error);
+gradweir_status cuda_results_room(struct device_state *state, size_t place, size_t blocks,
+                                  size_t pieces);
+
+void cuda_results_free(struct device_state *state, size_t place);
+
+/* device_cuda_encode.c: as the seam has it. */
+gradweir_status cuda_encode(struct device_state *state, uint64_t tag,
+                            const struct device_encode *asked);
 
 /* device_cuda_open.c: as the seam has them. */
 gradweir_status cuda_open(const struct device_options *options, struct device_state **state);

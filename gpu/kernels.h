@@ -1,7 +1,7 @@
 /* The kernels, as C calls: each starts work on a stream and returns cudaGetLastError's number, 0
  * for success. Pointers are device memory unless they say otherwise. Every kernel is a thin loop
  * around functions that gcc and clang compile too: common/element_step.h,
- * common/arithmetic_element.h. */
+ * common/arithmetic_element.h, common/element_checksum.h. */
 #ifndef GRADWEIR_GPU_KERNELS_H
 #define GRADWEIR_GPU_KERNELS_H
 
@@ -37,6 +37,10 @@ int gpu_encode(gpu_stream stream, enum arithmetic_codec codec, const float *from
  * clipped, cast, tested and measured in one pass. */
 int gpu_encode_clipped(gpu_stream stream, enum arithmetic_codec codec, const float *from,
                        uint64_t n, const float *factor, void *to, double *sums, uint32_t *largest);
+
+/* crcs[i]: CRC32C of the i-th stretch of `piece` bytes; the last one may be short. At most 2^31 - 1
+ * of them. */
+int gpu_crc32c(gpu_stream stream, const void *data, uint64_t bytes, uint64_t piece, uint32_t *crcs);
 
 /* Some kernel of this build, to ask the runtime whether it has code for a GPU. */
 const void *gpu_any_kernel(void);

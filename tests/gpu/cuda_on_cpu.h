@@ -33,6 +33,9 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 struct alignas(16) float4 {
     float x, y, z, w;
 };
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
 struct alignas(8) ushort4 {
     unsigned short x, y, z, w;
 };
@@ -41,6 +44,11 @@ struct alignas(4) char4 {
 };
 
 static inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
+
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
 {
     return {x, y, z, w};
 }

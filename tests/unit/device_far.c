@@ -215,6 +215,13 @@ static gradweir_status far_copy(struct device_state *state, uint64_t tag,
     return GRADWEIR_OK;
 }
 
+static gradweir_status far_encode(struct device_state *state, uint64_t tag,
+                                  const struct device_encode *job)
+{
+    (void)state, (void)tag, (void)job;
+    return fail(GRADWEIR_ERR_INVALID, "far: copies only");
+}
+
 static gradweir_status far_decode(struct device_state *state, uint64_t tag,
                                   const struct device_decode *job)
 {
@@ -282,6 +289,7 @@ const struct device device_far = {.name = "cuda",
                                   .unpin = far_unpin,
                                   .copy = far_copy,
                                   .decode = far_decode,
+                                  .encode = far_encode,
                                   .accumulate = far_accumulate,
                                   .step = far_step,
                                   .poll = far_poll,

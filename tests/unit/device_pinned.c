@@ -126,6 +126,15 @@ static gradweir_status pinned_decode(struct device_state *state, uint64_t tag,
     return device_cpu.decode(state->cpu, tag, job);
 }
 
+static gradweir_status pinned_encode(struct device_state *state, uint64_t tag,
+                                     const struct device_encode *job)
+{
+    check(state, job->from, job->n * sizeof(float));
+    check(state, job->to, codec_bytes(job->codec, job->n));
+    TRY(begin(state, NULL, 0, 0));
+    return device_cpu.encode(state->cpu, tag, job);
+}
+
 static void check_sources(const struct device_state *state, const struct arithmetic_plan *plan,
                           const struct arithmetic_sources *sources, uint64_t end)
 {
@@ -195,6 +204,7 @@ const struct device device_pinned = {.name = "cuda",
                                      .unpin = pinned_unpin,
                                      .copy = pinned_copy,
                                      .decode = pinned_decode,
+                                     .encode = pinned_encode,
                                      .accumulate = pinned_accumulate,
                                      .step = pinned_step,
                                      .poll = pinned_poll,

@@ -1,6 +1,7 @@
 /* Sums meet published values, go on where they stopped, and do not depend on the cut into shards.
  */
 #include "common/checksum.h"
+#include "common/element_checksum.h"
 #include "common/model.h"
 
 #include <criterion/criterion.h>
@@ -41,6 +42,40 @@ Test(checksum, crc32c_goes_on_at_any_cut)
     for (size_t cut = 0; cut <= n; cut++)
         cr_expect_eq(checksum_crc32c(checksum_crc32c(0, text, cut), text + cut, n - cut), whole);
     cr_expect_neq(checksum_crc32c(0, text, n - 1), whole);
+}
+
+/* As a GPU does it (gpu/kernels_checksum.cu), lane by lane. */
+static uint32_t by_lanes(const unsigned char *text, size_t n, uint32_t lanes)
+{
+    static uint32_t table[ELEMENT_CRC_ROWS][ELEMENT_CRC_COLUMNS];
+    const size_t round = lanes * sizeof(uint32_t), skip = (n + round - 1) / round * round - n;
+    const uint32_t word = element_crc_power(sizeof(uint32_t)), ahead = element_crc_power(round);
+    uint32_t joined = 0;
+    for (uint32_t i = 0; i < ELEMENT_CRC_ROWS * ELEMENT_CRC_COLUMNS; i++)
+        table[i / ELEMENT_CRC_COLUMNS][i % ELEMENT_CRC_COLUMNS] =
+            element_crc_entry(ahead, i / ELEMENT_CRC_COLUMNS, i % ELEMENT_CRC_COLUMNS);
+    for (uint32_t lane = 0; lane < lanes; lane++) {
+        uint32_t crc = 0;
+        for (size_t at = lane * sizeof(uint32_t); at < n + skip; at += round) {
+            uint32_t mine = 0;
+            for (size_t k = 0; k < 4; k++)
+                mine |= at + k < skip ? 0 : (uint32_t)text[at + k - skip] << (8 * k);
+            crc = element_crc_ahead((const uint32_t(*)[ELEMENT_CRC_COLUMNS])table, crc) ^ mine;
+        }
+        joined = element_crc_join(joined, crc, word);
+    }
+    return element_crc_sum(joined, word, element_crc_power(n));
+}
+
+Test(checksum, crc32c_by_lanes_is_crc32c_whatever_the_length_and_the_lanes)
+{
+    unsigned char text[3000];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (unsigned char)(i * 167 + i / 251 + 13);
+    for (size_t n = 1; n <= sizeof text; n += n < 70 ? 1 : 97)
+        for (uint32_t lanes = 1; lanes <= 256; lanes *= 4)
+            cr_assert_eq(by_lanes(text, n, lanes), checksum_crc32c(0, text, n), "%zu by %u", n,
+                         lanes);
 }
 
 Test(checksum, hash64_is_xxh3)
