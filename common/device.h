@@ -75,26 +75,29 @@ struct device_encode {
 };
 
 /* The window average of [begin, end) into average + begin (base pointer of the shard), and its sums
- * per block from begin's on; begin is a block border and end > begin. plan is borrowed until done.
- */
+ * per `block` elements from begin on; begin is a block border and end > begin. plan is borrowed
+ * until done. */
 struct device_accumulate {
     const struct arithmetic_plan *plan;
     struct arithmetic_sources sources;
     float *average;
     size_t begin, end;
     double *sums; /* host memory, or NULL */
+    size_t block; /* of sums: a divisor of ARITHMETIC_BLOCK; 0: that */
     struct device_behind behind;
 };
 
 /* One stretch of a step: plan, work and its arrays are borrowed until the job is done. For LAMB's
  * MOMENTS, update_sums and theta_sums get the sum of squares of update and parameter for each piece
- * (range cut at block borders), in order, for the pieces of [begin, end); begin and end are block
- * borders or the shard's end. Else both are NULL, and so they are for who measures by itself. */
+ * (range cut at borders of `block` elements), in order, for the pieces of [begin, end); begin and
+ * end are block borders or the shard's end. Else both are NULL, and so they are for who measures by
+ * itself. */
 struct device_step {
     const struct arithmetic_plan *plan;
     const struct arithmetic_work *work;
     size_t begin, end;
     double *update_sums, *theta_sums;
+    size_t block; /* of sums: a divisor of ARITHMETIC_BLOCK; 0: that */
     struct device_behind behind;
 };
 
@@ -174,13 +177,15 @@ const struct device *device_at(size_t i);
 /* For backends: whether an encoding makes sense. ERR_INVALID says what does not. */
 gradweir_status device_check_encode(const struct device_encode *encode);
 
-/* The piece (range cut at block borders) that begins at `at` and ends at `end` at the latest: what
- * a backend walks for LAMB. False when there is none. */
-bool device_piece(const struct arithmetic_work *work, size_t at, size_t end,
+/* Elements of a block of sums: as asked, or ARITHMETIC_BLOCK for 0. 0: no divisor of that. */
+size_t device_block(size_t asked);
+
+/* The piece (range cut at borders of `block` elements) that begins at `at` and ends at `end` at the
+ * latest: what a backend walks for LAMB. False when there is none. */
+bool device_piece(const struct arithmetic_work *work, size_t block, size_t at, size_t end,
                   struct arithmetic_range *piece);
 
-/* The pieces (ranges cut at block borders) of [begin, end): how many sums a LAMB step writes there.
- */
-size_t device_pieces(const struct arithmetic_work *work, size_t begin, size_t end);
+/* The pieces of [begin, end): how many sums a LAMB step writes there. */
+size_t device_pieces(const struct arithmetic_work *work, size_t block, size_t begin, size_t end);
 
 #endif

@@ -158,11 +158,14 @@ static gradweir_status cpu_encode(struct device_state *state, uint64_t tag,
                            .kind = CPU_ENCODE, .tag = tag, .end = encode->n, .encode = *encode});
 }
 
-static gradweir_status check_plan(const struct arithmetic_plan *plan, size_t begin, size_t end)
+static gradweir_status check_plan(const struct arithmetic_plan *plan, size_t block, size_t begin,
+                                  size_t end)
 {
     if (begin >= end || begin % ARITHMETIC_BLOCK != 0)
         return fail(GRADWEIR_ERR_INVALID,
                     "device: [%zu, %zu) is empty or does not begin at a block", begin, end);
+    if (device_block(block) == 0)
+        return fail(GRADWEIR_ERR_INVALID, "device: blocks of %zu elements", block);
     if (plan->entries_n > ARITHMETIC_ENTRIES_MAX)
         return fail(GRADWEIR_ERR_INVALID, "device: %u entries in a plan", plan->entries_n);
     return GRADWEIR_OK;
@@ -171,7 +174,7 @@ static gradweir_status check_plan(const struct arithmetic_plan *plan, size_t beg
 static gradweir_status cpu_accumulate(struct device_state *state, uint64_t tag,
                                       const struct device_accumulate *accumulate)
 {
-    TRY(check_plan(accumulate->plan, accumulate->begin, accumulate->end));
+    TRY(check_plan(accumulate->plan, accumulate->block, accumulate->begin, accumulate->end));
     return give(state, &(struct cpu_job){.kind = CPU_ACCUMULATE,
                                          .tag = tag,
                                          .begin = accumulate->begin,
@@ -184,7 +187,7 @@ static gradweir_status cpu_step(struct device_state *state, uint64_t tag,
 {
     const bool sums = step->update_sums != NULL && step->theta_sums != NULL;
     const bool whole = step->plan->phase == ARITHMETIC_WHOLE;
-    TRY(check_plan(step->plan, step->begin, step->end));
+    TRY(check_plan(step->plan, step->block, step->begin, step->end));
     if (whole != (step->plan->algorithm != ARITHMETIC_LAMB))
         return fail(GRADWEIR_ERR_INVALID, "step: the phase does not fit the algorithm");
     if (sums && step->plan->phase != ARITHMETIC_MOMENTS)

@@ -110,6 +110,18 @@ static size_t do_encode(struct cpu_means *means, const struct device_encode *enc
     return stop;
 }
 
+static void block_sums(const struct cpu_means *means, const struct device_accumulate *accumulate,
+                       size_t from, size_t stop)
+{
+    const size_t block = device_block(accumulate->block);
+    for (size_t at = from; at < stop; at += block) {
+        struct arithmetic_measure measured;
+        means->arithmetic->measure(ARITHMETIC_F32, accumulate->average + at,
+                                   stop - at < block ? stop - at : block, &measured);
+        accumulate->sums[(at - accumulate->begin) / block] = measured.sum_squares;
+    }
+}
+
 static size_t do_accumulate(const struct cpu_means *means, const struct cpu_job *job, size_t at,
                             size_t end)
 {
@@ -119,10 +131,8 @@ static size_t do_accumulate(const struct cpu_means *means, const struct cpu_job 
     means->arithmetic->average(accumulate->plan, &accumulate->sources, at, stop,
                                accumulate->average + at);
     const size_t from = finished_from(stop, job->end);
-    if (accumulate->sums != NULL && from < stop)
-        (void)arithmetic_measure_blocks(
-            means->arithmetic, ARITHMETIC_F32, accumulate->average + from, stop - from,
-            accumulate->sums + (from - accumulate->begin) / ARITHMETIC_BLOCK);
+    if (accumulate->sums != NULL)
+        block_sums(means, accumulate, from, stop);
     call_behind(&accumulate->behind, from, stop);
     return stop;
 }
@@ -130,8 +140,10 @@ static size_t do_accumulate(const struct cpu_means *means, const struct cpu_job 
 static void lamb_sums(const struct cpu_means *means, struct cpu_job *job, size_t from, size_t stop)
 {
     const struct device_step *step = &job->step;
+    const size_t block = device_block(step->block);
     struct arithmetic_range piece;
-    for (size_t at = from; device_piece(step->work, at, stop, &piece); at = (size_t)piece.end) {
+    for (size_t at = from; device_piece(step->work, block, at, stop, &piece);
+         at = (size_t)piece.end) {
         struct arithmetic_measure theta;
         means->arithmetic->measure(ARITHMETIC_F32, step->work->parameters + piece.begin,
                                    (size_t)(piece.end - piece.begin), &theta);

@@ -3,13 +3,19 @@
 #include "common/codec.h"
 #include "common/device.h"
 
-bool device_piece(const struct arithmetic_work *work, size_t at, size_t end,
+size_t device_block(size_t asked)
+{
+    const size_t block = asked == 0 ? ARITHMETIC_BLOCK : asked;
+    return block > ARITHMETIC_BLOCK || ARITHMETIC_BLOCK % block != 0 ? 0 : block;
+}
+
+bool device_piece(const struct arithmetic_work *work, size_t block, size_t at, size_t end,
                   struct arithmetic_range *piece)
 {
     const size_t r = arithmetic_range_at(work, at);
     if (at >= end || r == work->ranges_n)
         return false;
-    const size_t border = (at / ARITHMETIC_BLOCK + 1) * ARITHMETIC_BLOCK;
+    const size_t border = (at / block + 1) * block;
     *piece = work->ranges[r];
     piece->begin = at;
     if (piece->end > border)
@@ -19,11 +25,11 @@ bool device_piece(const struct arithmetic_work *work, size_t at, size_t end,
     return true;
 }
 
-size_t device_pieces(const struct arithmetic_work *work, size_t begin, size_t end)
+size_t device_pieces(const struct arithmetic_work *work, size_t block, size_t begin, size_t end)
 {
     size_t n = 0;
     struct arithmetic_range piece;
-    for (size_t at = begin; device_piece(work, at, end, &piece); at = (size_t)piece.end)
+    for (size_t at = begin; device_piece(work, block, at, end, &piece); at = (size_t)piece.end)
         n++;
     return n;
 }

@@ -197,13 +197,6 @@ size_t memory_poll(struct transport *transport, struct transport_event *events, 
     return n;
 }
 
-static const unsigned char *body_of(const struct memory *memory,
-                                    const struct transport_message *message)
-{
-    return message->memory & MEMORY_IS_CUDA ? memory->hub->reach(message->body, message->length)
-                                            : message->body;
-}
-
 static gradweir_status message_add(struct memory *memory, uint64_t number,
                                    const struct transport_message *message)
 {
@@ -225,7 +218,7 @@ static gradweir_status message_add(struct memory *memory, uint64_t number,
     *slot = (struct memory_message){.state = MESSAGE_QUEUED,
                                     .order = ++peer->sent,
                                     .token = message->token,
-                                    .body = body_of(memory, message),
+                                    .body = message->body,
                                     .length = message->length,
                                     .head_length = message->head_length};
     if (message->head_length > 0)

@@ -99,9 +99,9 @@ static int measure(struct device_state *state, size_t place, enum arithmetic_cod
     return error;
 }
 
-static gradweir_status copy(struct device_state *state, uint64_t tag,
-                            const struct device_copy *asked)
+static gradweir_status copy(struct device_state *state, uint64_t tag, const void *given)
 {
+    const struct device_copy *asked = given;
     struct job *job = NULL;
     if (asked->from == NULL || asked->to == NULL)
         return fail(GRADWEIR_ERR_INVALID, "copy: no memory given");
@@ -111,9 +111,9 @@ static gradweir_status copy(struct device_state *state, uint64_t tag,
         cudaMemcpyAsync(asked->to, asked->from, asked->bytes, cudaMemcpyDefault, state->stream));
 }
 
-static gradweir_status decode(struct device_state *state, uint64_t tag,
-                              const struct device_decode *asked)
+static gradweir_status decode(struct device_state *state, uint64_t tag, const void *given)
 {
+    const struct device_decode *asked = given;
     struct job *job = NULL;
     TRY(cuda_job_begin(state, tag, &job));
     if (asked->n == 0 || asked->from == NULL || asked->sums == NULL)
@@ -131,140 +131,47 @@ static gradweir_status decode(struct device_state *state, uint64_t tag,
     return cuda_job_end(state, job, error);
 }
 
-static gradweir_status accumulate(struct device_state *state, uint64_t tag,
-                                  const struct device_accumulate *asked)
-{
-    struct job *job = NULL;
-    TRY(cuda_job_begin(state, tag, &job));
-    if (asked->begin >= asked->end || asked->begin % ARITHMETIC_BLOCK != 0)
-        return fail(GRADWEIR_ERR_INVALID, "cuda: accumulate from %zu to %zu", asked->begin,
-                    asked->end);
-    job->behind = asked->behind;
-    job->at = asked->begin;
-    job->end = asked->end;
-    const size_t n = asked->end - asked->begin, place = state->given % DEVICE_JOBS_MAX;
-    int error = gpu_average(state->stream, asked->plan, &asked->sources, asked->begin, asked->end,
-                            asked->average);
-    if (asked->sums != NULL && error == 0) {
-        TRY(cuda_results_room(state, place, arithmetic_blocks(n), 0));
-        job->sums = asked->sums;
-        job->blocks = arithmetic_blocks(n);
-        error = measure(state, place, ARITHMETIC_F32, asked->average + asked->begin, n);
-    }
-    return cuda_job_end(state, job, error);
-}
-
-/* Ranges are the shard's own and do not change: they are copied when the array is another one. */
-static gradweir_status bring_ranges(struct device_state *state, const struct arithmetic_work *work)
-{
-    if (state->ranges_of == work->ranges && state->ranges_n == work->ranges_n)
-        return GRADWEIR_OK;
-    (void)cudaStreamSynchronize(state->stream);
-    (void)cudaFree(state->ranges);
-    state->ranges = NULL;
-    const size_t bytes = work->ranges_n * sizeof *work->ranges;
-    cudaError_t error = cudaMalloc((void **)&state->ranges, bytes);
-    if (error == cudaSuccess)
-        error = cudaMemcpy(state->ranges, work->ranges, bytes, cudaMemcpyHostToDevice);
-    if (error != cudaSuccess)
-        return cuda_lost(state, error, "copying the tensors' ranges");
-    state->ranges_of = work->ranges;
-    state->ranges_n = work->ranges_n;
-    return GRADWEIR_OK;
-}
-
-static gradweir_status bring_ratios(struct device_state *state, const struct arithmetic_work *work)
-{
-    size_t n = 0;
-    for (size_t i = 0; work->ratios != NULL && i < work->ranges_n; i++)
-        n = work->ranges[i].tensor >= n ? work->ranges[i].tensor + 1 : n;
-    if (n == 0)
-        return GRADWEIR_OK;
-    cudaError_t error = cudaStreamSynchronize(state->stream);
-    if (error == cudaSuccess && n > state->ratios_n) {
-        (void)cudaFree(state->ratios);
-        error = cudaMalloc((void **)&state->ratios, n * sizeof *state->ratios);
-        state->ratios_n = n;
-    }
-    if (error == cudaSuccess)
-        error = cudaMemcpy(state->ratios, work->ratios, n * sizeof(float), cudaMemcpyHostToDevice);
-    return error == cudaSuccess ? GRADWEIR_OK : cuda_lost(state, error, "copying trust ratios");
-}
-
-static gradweir_status step(struct device_state *state, uint64_t tag,
-                            const struct device_step *asked)
-{
-    struct job *job = NULL;
-    const bool sums = asked->update_sums != NULL || asked->theta_sums != NULL;
-    if (asked->begin >= asked->end || asked->begin % ARITHMETIC_BLOCK != 0)
-        return fail(GRADWEIR_ERR_INVALID, "cuda: a step from %zu to %zu", asked->begin, asked->end);
-    if ((asked->plan->phase == ARITHMETIC_WHOLE) != (asked->plan->algorithm != ARITHMETIC_LAMB) ||
-        (sums && asked->plan->phase != ARITHMETIC_MOMENTS))
-        return fail(GRADWEIR_ERR_INVALID, "cuda: the phase does not fit algorithm and sums");
-    if (sums)
-        return fail(GRADWEIR_ERR_UNSUPPORTED,
-                    "cuda: LAMB's sums are not made on the GPU; use the cpu for optimizer lamb");
-    if (asked->plan->stacks.window != 0)
-        return fail(GRADWEIR_ERR_UNSUPPORTED, "cuda: the window by stacks is not on the GPU; "
-                                              "window_algorithm = direct is");
-    TRY(bring_ranges(state, asked->work));
-    TRY(bring_ratios(state, asked->work));
-    TRY(cuda_job_begin(state, tag, &job));
-    job->behind = asked->behind;
-    job->at = asked->begin;
-    job->end = asked->end;
-    struct arithmetic_work work = *asked->work;
-    work.ranges = state->ranges;
-    work.ratios = asked->work->ratios == NULL ? NULL : state->ratios;
-    return cuda_job_end(state, job,
-                        gpu_step(state->stream, asked->plan, &work, asked->begin, asked->end));
-}
-
 /* Everybody's jobs begin with the right GPU. */
+
+typedef gradweir_status job_call(struct device_state *state, uint64_t tag, const void *asked);
+
+static gradweir_status start(job_call *call, struct device_state *state, uint64_t tag,
+                             const void *asked)
+{
+    const int before = cuda_enter(state);
+    const gradweir_status status = call(state, tag, asked);
+    cuda_leave(before);
+    return status;
+}
 
 static gradweir_status start_copy(struct device_state *state, uint64_t tag,
                                   const struct device_copy *asked)
 {
-    const int before = cuda_enter(state);
-    const gradweir_status status = copy(state, tag, asked);
-    cuda_leave(before);
-    return status;
+    return start(copy, state, tag, asked);
 }
 
 static gradweir_status start_decode(struct device_state *state, uint64_t tag,
                                     const struct device_decode *asked)
 {
-    const int before = cuda_enter(state);
-    const gradweir_status status = decode(state, tag, asked);
-    cuda_leave(before);
-    return status;
+    return start(decode, state, tag, asked);
 }
 
 static gradweir_status start_encode(struct device_state *state, uint64_t tag,
                                     const struct device_encode *asked)
 {
-    const int before = cuda_enter(state);
-    const gradweir_status status = cuda_encode(state, tag, asked);
-    cuda_leave(before);
-    return status;
+    return start(cuda_encode, state, tag, asked);
 }
 
 static gradweir_status start_accumulate(struct device_state *state, uint64_t tag,
                                         const struct device_accumulate *asked)
 {
-    const int before = cuda_enter(state);
-    const gradweir_status status = accumulate(state, tag, asked);
-    cuda_leave(before);
-    return status;
+    return start(cuda_accumulate, state, tag, asked);
 }
 
 static gradweir_status start_step(struct device_state *state, uint64_t tag,
                                   const struct device_step *asked)
 {
-    const int before = cuda_enter(state);
-    const gradweir_status status = step(state, tag, asked);
-    cuda_leave(before);
-    return status;
+    return start(cuda_step, state, tag, asked);
 }
 
 /* What follows the arithmetic runs here, a few blocks at a time, once the GPU has done the job. */
@@ -289,6 +196,8 @@ static void tell(struct device_state *state, struct device_done *told)
     for (size_t b = 0; b < job->blocks && state->broken == GRADWEIR_OK; b++) {
         if (job->sums != NULL)
             job->sums[b] = state->host[place].sums[b];
+        if (job->more_sums != NULL)
+            job->more_sums[b] = state->host[place].sums[job->blocks + b];
         if (job->measures && state->host[place].largest[b] > told->largest_bits)
             told->largest_bits = state->host[place].largest[b];
     }

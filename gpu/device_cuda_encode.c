@@ -31,9 +31,9 @@ static int bring(struct device_state *state, size_t place, size_t blocks, size_t
     return error;
 }
 
-gradweir_status cuda_encode(struct device_state *state, uint64_t tag,
-                            const struct device_encode *asked)
+gradweir_status cuda_encode(struct device_state *state, uint64_t tag, const void *given)
 {
+    const struct device_encode *asked = given;
     struct job *job = NULL;
     TRY(device_check_encode(asked));
     TRY(cuda_job_begin(state, tag, &job));

@@ -2,6 +2,7 @@
  *
  * The CUDA runtime is linked in; the driver (libcuda) is looked for when the device is opened, and
  * where there is none, open says so. */
+#include "gpu/cuda_absent.h"
 #include "gpu/device_cuda_state.h"
 
 #include <stdio.h>
@@ -32,21 +33,11 @@ void cuda_leave(int before)
         (void)cudaSetDevice(before);
 }
 
-/* Why there is no GPU to open, in words that say what to do. */
 static gradweir_status no_device(cudaError_t error)
 {
-    int driver = 0, runtime = 0;
-    (void)cudaDriverGetVersion(&driver);
-    (void)cudaRuntimeGetVersion(&runtime);
-    if (error == cudaErrorInsufficientDriver && driver == 0)
-        return fail(GRADWEIR_ERR_UNSUPPORTED, "cuda: this machine has no NVIDIA driver (libcuda); "
-                                              "use the cpu, or install the driver");
-    if (error == cudaErrorInsufficientDriver)
-        return fail(GRADWEIR_ERR_UNSUPPORTED,
-                    "cuda: the driver knows CUDA %d.%d, this program was built for %d.%d: a newer "
-                    "driver is needed",
-                    driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-    return fail(GRADWEIR_ERR_UNSUPPORTED, "cuda: %s", cudaGetErrorString(error));
+    char text[200];
+    cuda_absent(error, text, sizeof text);
+    return fail(GRADWEIR_ERR_UNSUPPORTED, "%s", text);
 }
 
 static gradweir_status find(uint32_t ordinal, struct device_state *state)
@@ -83,8 +74,7 @@ static void release(struct device_state *state)
             (void)cudaEventDestroy(state->ring[i].done);
         cuda_results_free(state, (size_t)i);
     }
-    (void)cudaFree(state->ranges);
-    (void)cudaFree(state->ratios);
+    cuda_shard_free(state);
     if (state->stream != NULL)
         (void)cudaStreamDestroy(state->stream);
     free(state);

@@ -1,5 +1,5 @@
-/* What the files of the GPU's backend share: device_cuda.c (jobs), device_cuda_encode.c (one of
- * them), device_cuda_open.c (a GPU found, opened, and its memory). */
+/* What the files of the GPU's backend share: device_cuda.c (jobs), device_cuda_encode.c and
+ * device_cuda_shard.c (some of them), device_cuda_open.c (a GPU found, opened, and its memory). */
 #ifndef GRADWEIR_GPU_DEVICE_CUDA_STATE_H
 #define GRADWEIR_GPU_DEVICE_CUDA_STATE_H
 
@@ -22,11 +22,21 @@ struct job {
     cudaEvent_t done;
     double *sums; /* where the caller wants them; NULL: nowhere */
     size_t blocks;
-    bool measures;  /* largest_bits is asked for */
-    uint32_t *crcs; /* as sums */
+    double *more_sums; /* LAMB's: as many again, that lie behind the others */
+    bool measures;     /* largest_bits is asked for */
+    uint32_t *crcs;    /* as sums */
     size_t pieces;
     struct device_behind behind;
     size_t at, end; /* what behind has not been told of yet */
+};
+
+/* What a shard's steps need in the GPU's memory beside its arrays: device_cuda_shard.c. */
+struct cuda_shard {
+    const struct arithmetic_range *ranges_of; /* the host's array that these are a copy of */
+    struct arithmetic_range *ranges, *pieces; /* pieces: ranges cut at borders of `block` */
+    size_t ranges_n, block;
+    float *ratios;
+    size_t ratios_n; /* room */
 };
 
 struct device_state {
@@ -37,11 +47,7 @@ struct device_state {
     struct job ring[DEVICE_JOBS_MAX];
     struct results host[DEVICE_JOBS_MAX];   /* by ring place */
     struct results device[DEVICE_JOBS_MAX]; /* likewise, in the GPU's memory */
-    struct arithmetic_range *ranges;        /* the newest work's, in the GPU's memory */
-    size_t ranges_n;
-    const struct arithmetic_range *ranges_of; /* the host array that they are a copy of */
-    float *ratios;
-    size_t ratios_n;
+    struct cuda_shard shard;
     gradweir_status broken; /* a failure that ended it; text in reason */
     char reason[128];
 };
@@ -63,9 +69,12 @@ gradweir_status cuda_results_room(struct device_state *state, size_t place, size
 
 void cuda_results_free(struct device_state *state, size_t place);
 
-/* device_cuda_encode.c: as the seam has it. */
-gradweir_status cuda_encode(struct device_state *state, uint64_t tag,
-                            const struct device_encode *asked);
+/* Jobs as the seam has them, each given its struct device_...: device_cuda_encode.c,
+ * device_cuda_shard.c (all that they keep on the GPU is given back by cuda_shard_free). */
+gradweir_status cuda_encode(struct device_state *state, uint64_t tag, const void *given);
+gradweir_status cuda_accumulate(struct device_state *state, uint64_t tag, const void *given);
+gradweir_status cuda_step(struct device_state *state, uint64_t tag, const void *given);
+void cuda_shard_free(struct device_state *state);
 
 /* device_cuda_open.c: as the seam has them. */
 gradweir_status cuda_open(const struct device_options *options, struct device_state **state);

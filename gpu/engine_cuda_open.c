@@ -2,30 +2,16 @@
  */
 #include "gpu/engine_cuda.h"
 
+#include "gpu/cuda_absent.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Why there is no GPU to open, in words that say what to do. */
 static gradweir_status no_gpu(cudaError_t error, struct engine_reason *reason)
 {
-    int driver = 0, runtime = 0;
-    (void)cudaDriverGetVersion(&driver);
-    (void)cudaRuntimeGetVersion(&runtime);
-    if (error == cudaErrorInsufficientDriver && driver == 0)
-        snprintf(reason->text, sizeof reason->text,
-                 "cuda: this machine has no NVIDIA driver (libcuda); install it, or use cpu");
-    else if (error == cudaErrorInsufficientDriver)
-        snprintf(reason->text, sizeof reason->text,
-                 "cuda: the driver knows CUDA %d.%d, this program was built for %d.%d; install a "
-                 "newer driver, or build with an older toolkit",
-                 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-    else if (error == cudaErrorNoDevice)
-        snprintf(reason->text, sizeof reason->text,
-                 "cuda: this machine has no NVIDIA GPU, or CUDA_VISIBLE_DEVICES hides it; use cpu");
-    else
-        snprintf(reason->text, sizeof reason->text, "cuda: %s", cudaGetErrorString(error));
+    cuda_absent(error, reason->text, sizeof reason->text);
     return GRADWEIR_ERR_UNSUPPORTED;
 }
 

@@ -11,8 +11,9 @@
 
 enum { SKIPPED = 77, COPY = 1 << 28 };
 
-static const struct check *const families[] = {checks_codec, checks_checksum, checks_step,
-                                               checks_learn, checks_layers,   checks_environment};
+static const struct check *const families[] = {checks_codec,  checks_checksum,   checks_step,
+                                               checks_stacks, checks_sums,       checks_learn,
+                                               checks_layers, checks_environment};
 
 enum { FAMILIES = sizeof families / sizeof *families };
 

@@ -1,6 +1,6 @@
 /* The shard side's kernels, done by the CPU element by element: with these in the place of kernels
  * the check itself is tested. A planted flaw (--plant) must be found. */
-#include "common/element_step.h"
+#include "common/element_stacks.h"
 #include "tests/gpu/twin.h"
 
 #include "common/checksum.h"
@@ -19,8 +19,9 @@ static void step_element(const struct arithmetic_plan *plan, const struct arithm
         element_lamb_apply(law, group, work->ratios[range->tensor], &item);
     else if (!group->frozen)
         element_step(law, group,
-                     work->average ? work->average[i] * plan->scale
-                                   : element_average(plan, &work->sources, work->sources.codec, i),
+                     work->average
+                         ? work->average[i] * plan->scale
+                         : element_window_average(plan, &work->sources, work->sources.codec, i),
                      &item);
     if (plan->phase != ARITHMETIC_MOMENTS)
         work->parameters_next[i] = item.theta;
@@ -46,7 +47,9 @@ int gpu_average(gpu_stream stream, const struct arithmetic_plan *plan,
 {
     (void)stream;
     for (uint64_t i = begin; i < end; i++)
-        average[i] = element_average(plan, sources, sources->codec, i);
+        average[i] = element_window_average(plan, sources, sources->codec, i);
+    if (twin_planted("back-lost") && plan->stacks.window > 0)
+        sources->back[begin] = 1.0f;
     if (twin_planted("average-last-bit"))
         average[begin] = element_float(element_bits(average[begin]) ^ 1u);
     return 0;

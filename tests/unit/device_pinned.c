@@ -140,6 +140,11 @@ static void check_sources(const struct device_state *state, const struct arithme
 {
     for (uint32_t k = 0; k < plan->entries_n; k++)
         check(state, element_slot(plan, sources, k), codec_bytes(sources->codec, end));
+    if (plan->stacks.window == 0)
+        return;
+    check(state, sources->back, end * sizeof(float));
+    check(state, sources->fronts,
+          ((plan->stacks.fronts - 1) * sources->front_stride + end) * sizeof(float));
 }
 
 static gradweir_status pinned_accumulate(struct device_state *state, uint64_t tag,
@@ -159,8 +164,6 @@ static gradweir_status pinned_step(struct device_state *state, uint64_t tag,
     struct device_step apart = *job;
     const struct arithmetic_work *work = job->work;
     const uint64_t bytes = (job->end - job->begin) * sizeof(float);
-    if (job->plan->stacks.window != 0 || job->update_sums)
-        return fail(GRADWEIR_ERR_UNSUPPORTED, "cuda: not on a GPU");
     if (!work->average)
         check_sources(state, job->plan, &work->sources, job->end);
     else

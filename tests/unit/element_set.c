@@ -1,7 +1,7 @@
 #include "tests/unit/element_set.h"
 
 #include "common/element_gradient.h"
-#include "common/element_step.h"
+#include "common/element_stacks.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@ static void average(const struct arithmetic_plan *plan, const struct arithmetic_
                     size_t begin, size_t end, float *out)
 {
     for (size_t i = begin; i < end; i++)
-        out[i - begin] = element_average(plan, sources, sources->codec, i);
+        out[i - begin] = element_window_average(plan, sources, sources->codec, i);
 }
 
 static struct element_item read_item(const struct arithmetic_work *work, size_t i, bool after)
@@ -35,7 +35,7 @@ static void step(const struct arithmetic_plan *plan, const struct arithmetic_wor
             element_step(&law, group,
                          work->average
                              ? work->average[i] * plan->scale
-                             : element_average(plan, &work->sources, work->sources.codec, i),
+                             : element_window_average(plan, &work->sources, work->sources.codec, i),
                          &item);
         if (plan->phase != ARITHMETIC_MOMENTS)
             work->parameters_next[i] = item.theta;

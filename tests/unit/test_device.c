@@ -168,9 +168,10 @@ static void check_lamb(struct device_rig *rig)
         &(struct device_step){
             .plan = &plan, .work = &work, .end = N, .update_sums = updates, .theta_sums = thetas});
     arithmetic_scalar.step(&plan, &truth, 0, N);
-    cr_expect_eq(device_pieces(&truth, 0, N), 5u);
+    cr_expect_eq(device_pieces(&truth, ARITHMETIC_BLOCK, 0, N), 5u);
     struct arithmetic_range piece;
-    for (size_t at = 0, i = 0; device_piece(&truth, at, N, &piece); at = (size_t)piece.end, i++) {
+    for (size_t at = 0, i = 0; device_piece(&truth, ARITHMETIC_BLOCK, at, N, &piece);
+         at = (size_t)piece.end, i++) {
         struct arithmetic_measure theta;
         arithmetic_scalar.measure(ARITHMETIC_F32, truth.parameters + at, (size_t)piece.end - at,
                                   &theta);

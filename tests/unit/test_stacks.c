@@ -3,6 +3,7 @@
  * trace; the bits do not depend on how a model is cut; and no step does more than its share. */
 #include "common/law.h"
 #include "common/random.h"
+#include "tests/unit/element_set.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -178,6 +179,37 @@ Test(stacks, any_sequence_averages_like_one_pass_in_double_whatever_the_cut)
     }
     cr_expect_gt(by_stacks, 5000u);
     cr_expect_gt(directly, 50u, "windows beyond what there is room for are averaged directly");
+}
+
+/* What a GPU's threads do is this, one element after the other: the same averages, and the same
+ * fronts and backs, where nothing was written too. */
+Test(stacks, elements_one_by_one_give_the_bits_of_the_loops)
+{
+    const struct arithmetic elements = element_set();
+    uint32_t by_stacks = 0;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        float other[DIM];
+        random_split(&chance, seed, "settings", 0);
+        const struct law_settings settings = any_settings();
+        start(&settings, seed);
+        for (uint32_t event = 0; event < 3 * settings.window + 40; event++) {
+            if (pick(0, 60) == 0 && law.settings.decay != LAW_POLY)
+                change_settings();
+            admit();
+            const bool due = law_due(&law, LAW_DUE);
+            if (!due && pick(0, 9) > 0)
+                continue;
+            take(due ? LAW_DUE : LAW_FLUSH);
+            average_into(&memory, arithmetic_at(0), 0, DIM, average);
+            average_into(&pieces, &elements, 0, DIM, other);
+            cr_assert_eq(memcmp(other, average, sizeof other), 0, "seed %llu",
+                         (unsigned long long)seed);
+            cr_assert_eq(memcmp(&pieces, &memory, sizeof pieces), 0, "seed %llu: memory",
+                         (unsigned long long)seed);
+            by_stacks += step.stacks.on;
+        }
+    }
+    cr_expect_gt(by_stacks, 3000u);
 }
 
 Test(stacks, what_is_infinite_is_gone_when_its_gradient_is)
