@@ -217,18 +217,11 @@ static gradweir_status check_optimizer(const struct settings *settings)
     return GRADWEIR_OK;
 }
 
-/* What is not on the GPU is refused, not computed elsewhere in silence. */
 static gradweir_status check_device(const struct settings *settings)
 {
     const char *device = settings_text(settings, "device");
-    const char *window = settings_text(settings, "window_algorithm");
     if (strcmp(device, "cpu") == 0 && settings_given(settings, "gpu"))
         return fail(GRADWEIR_ERR_INVALID, "gpu is given, but device is cpu: say --device cuda");
-    if (strcmp(device, "cpu") != 0 && strcmp(window, "direct") != 0)
-        return fail(GRADWEIR_ERR_INVALID,
-                    "device is %s and window_algorithm is %s: a GPU has the direct window only, "
-                    "say --window_algorithm direct (to the coordinator too)",
-                    device, window);
     if (device_find(device) == NULL)
         return fail(GRADWEIR_ERR_UNSUPPORTED,
                     "device is %s, but this program was built without it (-DGRADWEIR_CUDA=ON needs "

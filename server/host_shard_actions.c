@@ -2,9 +2,7 @@
 #include "server/host_shard_loop.h"
 
 #include "common/clock.h"
-#include "common/codec.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,124 +139,6 @@ static void reply(struct shard_loop *loop, const struct shard_action *action)
     outbox_put(&loop->outbox, &item);
 }
 
-/* Device jobs. */
-
-static void behind_average(void *context, uint64_t begin, uint64_t end)
-{
-    struct shard_loop *loop = context;
-    shard_measure_average(loop->shard, loop->arithmetic, begin, end);
-}
-
-static void behind_step(void *context, uint64_t begin, uint64_t end)
-{
-    struct shard_loop *loop = context;
-    shard_measure_update(loop->shard, loop->arithmetic, begin, end);
-}
-
-static gradweir_status give_job(struct shard_loop *loop, const struct shard_job *job)
-{
-    if (job->kind == SHARD_SCAN)
-        return loop->device->decode(
-            loop->device_state, 0,
-            &(struct device_decode){.codec = job->codec,
-                                    .from = shard_address(loop->shard, job->offset),
-                                    .n = job->end,
-                                    .sums = loop->scan_sums});
-    shard_work(loop->shard, &loop->work);
-    if (job->kind == SHARD_AVERAGE)
-        return loop->device->accumulate(
-            loop->device_state, 0,
-            &(struct device_accumulate){.plan = shard_plan(loop->shard),
-                                        .sources = loop->work.sources,
-                                        .average = shard_average(loop->shard),
-                                        .begin = job->begin,
-                                        .end = job->end,
-                                        .behind = {behind_average, loop}});
-    ASSERT(job->kind == SHARD_STEP);
-    const bool measures = shard_measures_update(loop->shard);
-    return loop->device->step(
-        loop->device_state, 0,
-        &(struct device_step){.plan = shard_plan(loop->shard),
-                              .work = &loop->work,
-                              .begin = job->begin,
-                              .end = job->end,
-                              .behind = {measures ? behind_step : NULL, loop}});
-}
-
-/* The loop ends with this reason. The memory is the host's: who is started again goes on in it. */
-static void device_failed(struct shard_loop *loop, gradweir_status status)
-{
-    if (loop->device_failed == GRADWEIR_OK)
-        snprintf(loop->device_reason, sizeof loop->device_reason, "%s", fail_reason());
-    loop->device_failed = status;
-}
-
-/* One job at a time: scan_sums and work belong to it. */
-static void give_next(struct shard_loop *loop)
-{
-    if (loop->jobs_given || !loop->jobs_count || loop->device_failed != GRADWEIR_OK)
-        return;
-    const gradweir_status status = give_job(loop, &loop->jobs[loop->jobs_first]);
-    if (status == GRADWEIR_OK)
-        loop->jobs_given = 1;
-    else
-        device_failed(loop, status);
-}
-
-static void queue_job(struct shard_loop *loop, const struct shard_action *action)
-{
-    ASSERT(loop->jobs_count < loop->jobs_max);
-    loop->jobs[(loop->jobs_first + loop->jobs_count++) % loop->jobs_max] =
-        (struct shard_job){.kind = action->kind,
-                           .token = action->token,
-                           .offset = action->offset,
-                           .begin = action->begin,
-                           .end = action->end,
-                           .codec = action->codec};
-    give_next(loop);
-}
-
-static void job_done(struct shard_loop *loop, const struct device_done *done)
-{
-    if (done->status != GRADWEIR_OK) {
-        device_failed(loop, done->status);
-        return;
-    }
-    const struct shard_job job = loop->jobs[loop->jobs_first];
-    loop->jobs_first = (loop->jobs_first + 1) % loop->jobs_max;
-    loop->jobs_count--;
-    loop->jobs_given = 0;
-    struct shard_event event = {.kind = SHARD_DONE,
-                                .now_ns = (int64_t)clock_now_ns(),
-                                .token = job.token,
-                                .status = done->status,
-                                .largest_bits = done->largest_bits,
-                                .not_finite = UINT64_MAX};
-    if (job.kind == SHARD_SCAN) {
-        const uint64_t count = job.end;
-        if (!arithmetic_finite(done->largest_bits))
-            event.not_finite =
-                codec_first_not_finite(job.codec, shard_address(loop->shard, job.offset), count);
-        const size_t blocks = arithmetic_blocks(count);
-        for (size_t i = 0; i < blocks; i++)
-            event.sum_squares += loop->scan_sums[i];
-    }
-    shard_loop_event(loop, &event);
-    give_next(loop);
-}
-
-bool shard_loop_device(struct shard_loop *loop)
-{
-    give_next(loop);
-    if (!loop->device->in_flight(loop->device_state))
-        return false;
-    struct device_done done[4];
-    const size_t count = loop->device->poll(loop->device_state, done, 4);
-    for (size_t i = 0; i < count; i++)
-        job_done(loop, &done[i]);
-    return true;
-}
-
 /* The transport. */
 
 static void offered(struct shard_loop *loop, const struct transport_event *event)
@@ -347,7 +227,7 @@ static void carry_out(struct shard_loop *loop, struct shard_action *action)
     case SHARD_HANGUP: transport_hangup(loop->transport, action->peer); break;
     case SHARD_SCAN:
     case SHARD_AVERAGE:
-    case SHARD_STEP: queue_job(loop, action); break;
+    case SHARD_STEP: shard_loop_queue(loop, action); break;
     case SHARD_KEEP:
         shard_loop_record_body(loop, action->token, action->offset, action->length);
         break;

@@ -1,4 +1,5 @@
-/* What host_shard.c (setting up, the loop) and host_shard_actions.c (carrying out) share. */
+/* What host_shard.c (setting up, the loop), host_shard_actions.c (carrying out) and
+ * host_shard_jobs.c (the device) share. */
 #ifndef GRADWEIR_SERVER_HOST_SHARD_LOOP_H
 #define GRADWEIR_SERVER_HOST_SHARD_LOOP_H
 
@@ -51,7 +52,8 @@ struct shard_loop {
     struct device_state *device_state;
     gradweir_status device_failed; /* OK, or why it computes no more; the reason with it */
     char device_reason[256];
-    bool pinned; /* the arena is, for the device */
+    bool pinned;      /* the arena is, for the device */
+    bool device_sums; /* the device makes a job's sums itself: its memory is not the processor's */
     const struct arithmetic *arithmetic;
     struct content_assembler *assembler;
     struct shard *shard; /* the arena; NULL until the coordinator has told the layout */
@@ -109,6 +111,9 @@ void shard_loop_record_end(struct shard_loop *loop);
  * puts the sum of it into a PULSE. */
 void shard_loop_describe(struct shard_loop *loop, struct message_pulse *pulse);
 void shard_loop_peer(struct shard_loop *loop, uint64_t peer, bool there);
+
+/* A SCAN, AVERAGE or STEP waits for its turn. */
+void shard_loop_queue(struct shard_loop *loop, const struct shard_action *action);
 
 /* Transport and device events for the core; true when there was anything. */
 bool shard_loop_transport(struct shard_loop *loop);

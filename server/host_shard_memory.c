@@ -217,6 +217,7 @@ gradweir_status shard_memory_device(struct shard_loop *loop)
                                                     .crowded = options->crowded},
                            &loop->device_state));
     loop->device->info(loop->device_state, &info);
+    loop->device_sums = !info.host_memory;
     if (!info.host_memory)
         log_line(loop->host->log, LOG_INFO, "device", "shard %u computes on %s, in pinned memory",
                  loop->host->index, info.text);

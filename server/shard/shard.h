@@ -187,6 +187,18 @@ void shard_measure_update(struct shard *shard, const struct arithmetic *arithmet
                           uint64_t end);
 bool shard_measures_update(const struct shard *shard); /* false: the step under way has none */
 
+/* For a device that makes a job's sums by itself: where those of the AVERAGE or STEP job from
+ * element `begin` on go, and the elements of their blocks. NULL: the job under way has none. What
+ * is left to be done behind it is shard_digest_job, stretch by stretch; unless there are no
+ * digests. */
+struct shard_job_sums {
+    double *average, *theta, *update;
+    uint64_t block;
+};
+void shard_job_sums(struct shard *shard, uint64_t begin, struct shard_job_sums *sums);
+void shard_digest_job(struct shard *shard, uint64_t begin, uint64_t end);
+bool shard_digests(const struct shard *shard);
+
 /* A waiting gradient's bytes: the range in the job's codec, then the MOMENTS tail. For replay,
  * which puts recorded bodies there itself. */
 void *shard_slot(struct shard *shard, uint32_t slot, uint64_t *bytes);

@@ -54,6 +54,43 @@ static void measure_piece(struct shard *shard, const struct arithmetic *arithmet
         arithmetic->lamb_sum(shard_plan(shard), work, piece);
 }
 
+/* Pieces of the range before element `end`, a block border. */
+static uint64_t pieces_before(struct shard *shard, uint64_t end)
+{
+    const struct arithmetic_range *ranges = at_offset(shard, shard->at.pieces);
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < shard->pieces_count && ranges[i].begin < end; i++) {
+        struct arithmetic_range range = ranges[i];
+        range.end = range.end < end ? range.end : end;
+        count += piece_blocks(shard, &range);
+    }
+    return count;
+}
+
+void shard_job_sums(struct shard *shard, uint64_t begin, struct shard_job_sums *sums)
+{
+    *sums = (struct shard_job_sums){.block = shard->block};
+    if (shard->step.phase == STEP_AVERAGING)
+        sums->average = shard_sums(shard) + begin / shard->block;
+    if (shard->step.phase != STEP_MOMENTS)
+        return;
+    sums->theta = shard_sums(shard) + pieces_before(shard, begin);
+    sums->update = sums->theta + shard->sum_pieces;
+}
+
+void shard_digest_job(struct shard *shard, uint64_t begin, uint64_t end)
+{
+    if (shard->step.phase == STEP_AVERAGING)
+        digests_average(shard, begin, end);
+    else
+        digests_step(shard, begin, end);
+}
+
+bool shard_digests(const struct shard *shard)
+{
+    return digests_kept_up(shard);
+}
+
 bool shard_measures_update(const struct shard *shard)
 {
     return digests_kept_up(shard) || shard->step.phase == STEP_MOMENTS;
