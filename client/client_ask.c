@@ -28,7 +28,7 @@ static void put_status(const struct gradweir_client *client, char *text, size_t 
     const size_t count = content_count(client->assembler);
     const char *json = (const char *)content_bytes(client->assembler);
     struct page page = {.text = text, .size = size};
-    char memory[320];
+    char memory[MEMORY_TEXT];
     client_memory_text(client, memory, sizeof memory);
     if (count < 2 || json[0] != '{') {
         page_put(&page, "%.*s", (int)count, json);
@@ -253,7 +253,7 @@ void gradweir_describe(gradweir_client *client, char *text, size_t size)
     if (size)
         text[0] = 0;
     if (client->memory && client->bound) {
-        char memory[320];
+        char memory[MEMORY_TEXT];
         client_memory_text(client, memory, sizeof memory);
         used += (size_t)snprintf(text, size, "memory: %s; ", memory);
     }

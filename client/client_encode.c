@@ -3,6 +3,7 @@
  * what is made so far before it makes more.
  *
  * Here, and only here, a block of floats becomes the bytes that travel. */
+#include "client/client_direct.h"
 #include "client/client_feedback.h"
 #include "client/client_memory.h"
 
@@ -26,7 +27,10 @@ gradweir_status client_encode_begin(struct client_encoding *encoding,
     struct sums_of_body *sums = &client->sums[buffer];
     sums->block_bytes = client->parts ? 0 : codec_bytes(encoding->codec, client->model->block);
     sums->bytes = codec_bytes(encoding->codec, client->model->elements);
-    return client->parts ? GRADWEIR_OK : client_memory_stream(encoding, &encoding->streams);
+    sums->pieces = sums->crcs;
+    encoding->direct = client_direct_begin(encoding);
+    return client->parts || encoding->direct ? GRADWEIR_OK
+                                             : client_memory_stream(encoding, &encoding->streams);
 }
 
 gradweir_status client_encode_rewind(struct client_encoding *encoding)
@@ -278,6 +282,8 @@ static void finish(struct client_encoding *encoding)
     const size_t tail = (size_t)model->moments * sizeof(struct moments);
     struct sums_of_body *sums = &client->sums[encoding->buffer];
     encode_moments(encoding);
+    if (encoding->direct && encoding->status == GRADWEIR_OK)
+        encoding->status = client_direct_end(encoding);
     if (encoding->status != GRADWEIR_OK)
         return;
     encoding->norm = sqrt(encoding->sum_squares);
@@ -289,14 +295,23 @@ static void finish(struct client_encoding *encoding)
     settle(encoding);
 }
 
+/* How many elements that are. */
+static uint64_t encode_next(struct client_encoding *encoding)
+{
+    const uint64_t rest = encoding->client->model->elements - encoding->at;
+    const uint64_t n = rest < ARITHMETIC_BLOCK ? rest : ARITHMETIC_BLOCK;
+    if (encoding->direct)
+        return client_direct_next(encoding);
+    encode_block(encoding, encoding->at, n);
+    return n;
+}
+
 bool client_encode_more(struct client_encoding *encoding, uint64_t bytes)
 {
     const uint64_t elements = encoding->client->model->elements;
     const uint64_t until = encoding->filled + bytes;
     while (encoding->at < elements && encoding->filled < until) {
-        const uint64_t rest = elements - encoding->at;
-        const uint64_t n = rest < ARITHMETIC_BLOCK ? rest : ARITHMETIC_BLOCK;
-        encode_block(encoding, encoding->at, n);
+        const uint64_t n = encode_next(encoding);
         if (encoding->status != GRADWEIR_OK)
             return false;
         encoding->at += n;

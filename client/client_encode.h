@@ -16,6 +16,7 @@ struct client_encoding {
     double sum_squares;
     uint64_t owed; /* error feedback: elements before this one have taken their rest along */
     bool streams;  /* some are far: all come by a stream (client_memory.h) */
+    bool direct;   /* it is made in a GPU's memory (client_direct.h) */
     gradweir_status status; /* OK, or why it goes no further */
     bool refused;           /* it is not finite, or too large, and will not be admitted */
     uint64_t filled;        /* bytes of the send buffer that will not change any more */

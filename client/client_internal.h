@@ -9,6 +9,7 @@
  *   client_body.c    bound tensors to a body and back; accumulate
  *   client_encode.c  a push's floats into its send buffer, and on their way while more is made
  *   client_memory.c  arrays in a GPU's memory (client_memory.h)
+ *   client_direct.c  pushes that are made there
  *   client_parts.c   groups: which share of a gradient this rank holds
  *   client_wait.c    push, pull, wait
  *   client_ahead.c   bound memory that is written while a pull is still arriving
@@ -131,7 +132,8 @@ struct gradweir_client {
     uint64_t *digests;
     struct sums_of_body {
         uint32_t *crcs; /* CRC32C of each of the model's blocks, as it travels; the tail's */
-        uint64_t block_bytes, bytes; /* of a block, of all blocks; 0: they are not known */
+        const uint32_t *pieces;      /* of each block_bytes of the body: crcs, or finer ones */
+        uint64_t block_bytes, bytes; /* of a piece, of all of them; 0: they are not known */
     } sums[OUTSTANDING_MAX];
 
     struct result results[RESULTS];

@@ -1,5 +1,6 @@
 /* Carries out what the session says, and brings back what came of it. */
 #include "client/client_ahead.h"
+#include "client/client_direct.h"
 #include "client/client_memory.h"
 
 #include "common/checksum.h"
@@ -51,13 +52,15 @@ static void send_list(struct gradweir_client *client, const struct session_actio
 static void send_chunk(struct gradweir_client *client, const struct session_action *action)
 {
     const uint8_t *lent = client->lent[action->buffer];
-    const uint8_t *body = lent ? lent : client->buffers[action->buffer];
+    uint32_t memory = lent ? 0 : client->memories[action->buffer];
+    const uint8_t *far = client_direct_body(client, action->buffer, &memory);
+    const uint8_t *body = far ? far : lent ? lent : client->buffers[action->buffer];
     struct outbox_item item = {.peer = client->peers[action->member],
                                .heads_count = 1,
                                .body = body + action->offset,
                                .length = action->length,
                                .token = action->token | chunk_mark,
-                               .memory = lent ? 0 : client->memories[action->buffer]};
+                               .memory = memory};
     struct head_chunk head;
     memcpy(&head, &action->head, sizeof head);
     head.crc = client_encode_crc(client, action->buffer, action->offset, action->length);

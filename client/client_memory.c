@@ -1,5 +1,6 @@
 /* The device that holds the caller's arrays: opened, its ring taken, the path of floats decided. */
 #include "client/client_memory.h"
+#include "client/client_direct.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ void client_memory_unbind(struct gradweir_client *client)
     if (!memory)
         return;
     staging_deinit(&memory->staging);
+    client_direct_close(client);
     for (uint32_t i = 0; i < OUTSTANDING_MAX; i++) {
         if (memory->pinned[i])
             memory->device->unpin(memory->state, client->buffers[i], memory->pinned_bytes);
@@ -80,25 +82,43 @@ static void pin_buffers(struct gradweir_client *client)
                                                     memory->pinned_bytes) == GRADWEIR_OK;
 }
 
-/* Any array of the model's, or any pull's later, may be far: else nothing is staged. */
+/* Which path pushes take, into *why in words. Any array of the model's, or any pull's later, may be
+ * far: else nothing is staged. */
+static gradweir_status choose_path(struct gradweir_client *client, char *why, size_t size)
+{
+    const uint32_t wanted = client->options.memory_path;
+    gradweir_status status = GRADWEIR_ERR_UNSUPPORTED;
+    if (wanted == GRADWEIR_MEMORY_PATH_STAGING)
+        snprintf(why, size, "options.memory_path says so");
+    else
+        status = client_direct_open(client);
+    if (wanted == GRADWEIR_MEMORY_PATH_DIRECT && status != GRADWEIR_OK) {
+        snprintf(why, size, "%s", fail_reason());
+        return fail(status, "options.memory_path is direct: %s", why);
+    }
+    if (wanted == GRADWEIR_MEMORY_PATH_AUTO && status != GRADWEIR_OK)
+        snprintf(why, size, "%s", fail_reason());
+    return GRADWEIR_OK;
+}
+
 gradweir_status client_memory_path(struct gradweir_client *client)
 {
     struct client_memory *memory = client->memory;
+    char why[200] = "", text[MEMORY_TEXT];
     if (!memory)
         return GRADWEIR_OK;
-    const bool direct = client->options.memory_path == GRADWEIR_MEMORY_PATH_DIRECT;
-    const gradweir_status knows = transport_knows(client->transport, TRANSPORT_MEMORY_CUDA);
-    if (direct && knows != GRADWEIR_OK)
-        return knows; /* the transport has said why */
-    if (direct)
-        return fail(GRADWEIR_ERR_UNSUPPORTED,
-                    "options.memory_path is direct: the transport knows CUDA memory, but this "
-                    "version encodes and checks floats in host memory only; say staging or auto");
-    pin_buffers(client);
-    snprintf(memory->path, sizeof memory->path, "staging, a pinned ring of %llu KiB; %.120s",
-             (unsigned long long)(memory->staging.slots * STAGING_SLOT >> 10),
-             knows == GRADWEIR_OK ? "the transport knows CUDA memory" : fail_reason());
-    char text[320];
+    TRY(choose_path(client, why, sizeof why));
+    const unsigned long long ring = memory->staging.slots * STAGING_SLOT >> 10;
+    if (memory->direct)
+        snprintf(memory->path, sizeof memory->path,
+                 "directly: pushes are made and sent in its memory, pulls come by a pinned ring of "
+                 "%llu KiB",
+                 ring);
+    else
+        snprintf(memory->path, sizeof memory->path, "by staging, a pinned ring of %llu KiB; %.160s",
+                 ring, why);
+    if (!memory->direct)
+        pin_buffers(client);
     client_memory_text(client, text, sizeof text);
     log_line(&client->log, LOG_INFO, "client", "memory: %s", text);
     return GRADWEIR_OK;
@@ -108,21 +128,22 @@ void client_memory_report(struct gradweir_client *client)
 {
     if (!client->memory || client->numbers_count == REPORT_MAX)
         return;
-    client->numbers[client->numbers_count++] =
-        (struct report_number){.name = "memory_staging", .value = 1};
+    struct report_number *number = &client->numbers[client->numbers_count++];
+    *number = (struct report_number){.value = 1};
+    snprintf(number->name, sizeof number->name, "memory_%s", client_memory_path_name(client));
     client_send_report(client);
 }
 
 const char *client_memory_path_name(const struct gradweir_client *client)
 {
-    return client->memory ? "staging" : "host";
+    return !client->memory ? "host" : client->memory->direct ? "direct" : "staging";
 }
 
 void client_memory_text(const struct gradweir_client *client, char *text, size_t size)
 {
     const struct client_memory *memory = client->memory;
     if (memory)
-        snprintf(text, size, "%s by %s", memory->name, memory->path);
+        snprintf(text, size, "%s %s", memory->name, memory->path);
     else
         snprintf(text, size, "host");
 }

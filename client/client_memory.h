@@ -1,22 +1,27 @@
 /* The caller's arrays that lie in a GPU's memory ("far"): asked where they lie, read and written by
- * way of a staging ring (client_staging.h). Nothing else in the client touches what is far.
+ * way of a staging ring (client_staging.h), or not at all (client_direct.h). Nothing else in the
+ * client touches what is far.
  *
  *   client_memory.c        the device, and the path of floats
  *   client_memory_check.c  where arrays lie
- *   client_memory_move.c   out of them and into them */
+ *   client_memory_move.c   out of them and into them
+ *   client_direct.c        pushes that never leave the device's memory (client_direct.h) */
 #ifndef GRADWEIR_CLIENT_CLIENT_MEMORY_H
 #define GRADWEIR_CLIENT_CLIENT_MEMORY_H
 
 #include "client/client_encode.h"
 #include "client/client_staging.h"
 
+enum { MEMORY_TEXT = 360 }; /* room for what client_memory_text says */
+
 /* Of a client whose options.memory is not host, and whose machine has the device. */
 struct client_memory {
     const struct device *device;
     struct device_state *state;
     char name[96];  /* of the device, for people */
-    char path[200]; /* how floats travel, for people */
+    char path[240]; /* how floats travel, for people */
     struct staging staging;
+    struct client_direct *direct;    /* pushes are made in its memory; NULL: they are staged */
     uint8_t *far;                    /* per bound tensor: which of its arrays are */
     enum client_source source;       /* of the stream that is read */
     uint32_t reading;                /* where it is: of model->by_offset */
@@ -47,13 +52,15 @@ void client_memory_unbind(struct gradweir_client *client); /* before the send bu
  * missing when it cannot be the one that is asked for. */
 gradweir_status client_memory_path(struct gradweir_client *client);
 
-/* Puts the path on the operator's page, as a number: memory_staging 1. Nothing where it is host. */
+/* Puts the path on the operator's page, as a number: memory_direct or memory_staging 1. Nothing
+ * where it is host. */
 void client_memory_report(struct gradweir_client *client);
 
 /* ERR_LOST and the like when the device has failed: nothing that needs it works any more. */
 gradweir_status client_memory_whole(const struct gradweir_client *client);
 
-/* For people: "host", or device, path, and why. The path's name alone: "host", "staging". */
+/* For people: "host", or device, path, and why. The path's name alone: "host", "staging", "direct".
+ */
 void client_memory_text(const struct gradweir_client *client, char *text, size_t size);
 const char *client_memory_path_name(const struct gradweir_client *client);
 

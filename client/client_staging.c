@@ -109,6 +109,36 @@ void staging_deinit(struct staging *staging)
     staging->ring = NULL;
 }
 
+gradweir_status staging_copy(struct staging *staging, const void *from, void *to, uint64_t bytes)
+{
+    TRY(staging_whole(staging));
+    return give(staging, from, to, bytes);
+}
+
+gradweir_status staging_encode(struct staging *staging, const struct device_encode *job,
+                               uint64_t *ticket)
+{
+    TRY(staging_whole(staging));
+    if (staging->device->in_flight(staging->state) >= DEVICE_JOBS_MAX)
+        return GRADWEIR_ERR_FULL;
+    const gradweir_status status = staging->device->encode(staging->state, staging->given + 1, job);
+    if (status != GRADWEIR_OK)
+        return break_off(staging, status);
+    *ticket = ++staging->given;
+    return GRADWEIR_OK;
+}
+
+gradweir_status staging_wait(struct staging *staging, uint64_t ticket)
+{
+    TRY(staging_whole(staging));
+    return wait_for(staging, ticket);
+}
+
+gradweir_status staging_wait_one(struct staging *staging)
+{
+    return staging_wait(staging, staging->done + 1);
+}
+
 /* Everything before is done, so that all slots may be touched. */
 static gradweir_status begin(struct staging *staging)
 {

@@ -35,7 +35,7 @@ struct staging {
     struct device_state *state;
     uint8_t *ring;
     uint32_t slots;
-    uint64_t given, done;              /* copies, since the start */
+    uint64_t given, done;              /* jobs, since the start */
     uint64_t needs[STAGING_SLOTS_MAX]; /* copies that are done once the slot may be touched */
     struct staging_source source;      /* of the stream that is read */
     uint8_t *target;                   /* where it goes, pinned; NULL: into the ring */
@@ -68,6 +68,15 @@ uint64_t staging_room(const struct staging *staging);
  * once staging_flush has said OK. */
 gradweir_status staging_write(struct staging *staging, const void *from, void *to, uint64_t bytes);
 gradweir_status staging_flush(struct staging *staging);
+
+/* Other jobs of the same device, in the order given with all copies: an encoding (*ticket: of its
+ * end), a copy within the device's memory. ERR_FULL: the device has as many jobs as it takes, and
+ * it is nobody's fault. wait: until that ticket's job is done; wait_one: until one more is. */
+gradweir_status staging_encode(struct staging *staging, const struct device_encode *job,
+                               uint64_t *ticket);
+gradweir_status staging_copy(struct staging *staging, const void *from, void *to, uint64_t bytes);
+gradweir_status staging_wait(struct staging *staging, uint64_t ticket);
+gradweir_status staging_wait_one(struct staging *staging);
 
 /* ERR_LOST and the like, with the reason, when an earlier copy failed: nothing works any more. */
 gradweir_status staging_whole(const struct staging *staging);

@@ -99,7 +99,7 @@ struct transport_message {
     uint64_t token;       /* the caller's, comes back in SENT */
 };
 
-/* Kinds of memory. */
+/* Kinds of memory: the host's, and a GPU's, which the processor must not touch. */
 enum transport_memory_kind { TRANSPORT_MEMORY_HOST, TRANSPORT_MEMORY_CUDA };
 
 struct transport;
@@ -159,11 +159,12 @@ struct transport_functions {
      */
     size_t (*poll)(struct transport *transport, struct transport_event *events, size_t max);
 
-    /* Registers memory that bodies come from or go to (optional for them, faster on RDMA). `memory`
-     * is never 0. Unmap only what nothing in flight uses. ERR_UNSUPPORTED when it is not the
-     * host's. */
-    gradweir_status (*memory_map)(struct transport *transport, void *pointer, uint64_t length,
-                                  uint32_t *memory);
+    /* Registers memory of this kind that bodies come from or go to: optional for the host's (faster
+     * on RDMA), a must for a GPU's, which bodies are sent from and not taken to. `memory` is never
+     * 0. Unmap only what nothing in flight uses. ERR_UNSUPPORTED when it is of another kind, or not
+     * known. */
+    gradweir_status (*memory_map)(struct transport *transport, enum transport_memory_kind kind,
+                                  void *pointer, uint64_t length, uint32_t *memory);
     void (*memory_unmap)(struct transport *transport, uint32_t memory);
 
     /* Whether the network's library takes memory of this kind at all. ERR_UNSUPPORTED says why not.
@@ -260,7 +261,15 @@ static inline size_t transport_poll(struct transport *transport, struct transpor
 static inline gradweir_status transport_memory_map(struct transport *transport, void *pointer,
                                                    uint64_t length, uint32_t *memory)
 {
-    return transport->functions->memory_map(transport, pointer, length, memory);
+    return transport->functions->memory_map(transport, TRANSPORT_MEMORY_HOST, pointer, length,
+                                            memory);
+}
+
+static inline gradweir_status transport_memory_map_cuda(struct transport *transport, void *pointer,
+                                                        uint64_t length, uint32_t *memory)
+{
+    return transport->functions->memory_map(transport, TRANSPORT_MEMORY_CUDA, pointer, length,
+                                            memory);
 }
 
 static inline void transport_memory_unmap(struct transport *transport, uint32_t memory)

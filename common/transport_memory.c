@@ -35,6 +35,11 @@ void transport_memory_break_after(struct transport_memory_hub *hub, uint64_t cou
     pthread_mutex_unlock(&hub->lock);
 }
 
+void transport_memory_know_cuda(struct transport_memory_hub *hub, transport_memory_reach reach)
+{
+    hub->reach = reach;
+}
+
 static struct memory_peer *peer_new(struct memory *memory)
 {
     for (uint32_t i = 0; i < memory->settings.peers_max; i++) {
@@ -196,25 +201,26 @@ static void memory_hangup(struct transport *transport, uint64_t number)
     pthread_mutex_unlock(&memory->hub->lock);
 }
 
-static gradweir_status memory_map(struct transport *transport, void *pointer, uint64_t length,
-                                  uint32_t *mapped)
+static gradweir_status knows(const struct transport *transport, enum transport_memory_kind kind)
+{
+    const struct memory *memory = (const struct memory *)transport;
+    return kind == TRANSPORT_MEMORY_HOST || memory->hub->reach
+               ? GRADWEIR_OK
+               : fail(GRADWEIR_ERR_UNSUPPORTED, "the memory transport knows host memory only");
+}
+
+static gradweir_status memory_map(struct transport *transport, enum transport_memory_kind kind,
+                                  void *pointer, uint64_t length, uint32_t *mapped)
 {
     struct memory *memory = (struct memory *)transport;
+    TRY(knows(transport, kind));
     if (!pointer || length == 0)
         return fail(GRADWEIR_ERR_INVALID, "memory transport: nothing to map");
     if (memory->mapped == memory->settings.memories_max)
         return fail(GRADWEIR_ERR_FULL, "memory transport: %u memories are mapped already",
                     memory->mapped);
-    *mapped = ++memory->mapped;
+    *mapped = ++memory->mapped | (kind == TRANSPORT_MEMORY_CUDA ? MEMORY_IS_CUDA : 0);
     return GRADWEIR_OK;
-}
-
-static gradweir_status knows(const struct transport *transport, enum transport_memory_kind kind)
-{
-    (void)transport;
-    return kind == TRANSPORT_MEMORY_HOST
-               ? GRADWEIR_OK
-               : fail(GRADWEIR_ERR_UNSUPPORTED, "the memory transport knows host memory only");
 }
 
 static void memory_unmap(struct transport *transport, uint32_t mapped)

@@ -18,6 +18,11 @@ void transport_memory_hub_free(struct transport_memory_hub *hub);
  * one step of a body); 1 is the next one, 0 forgets it. Both ends then get LOST (ERR_LOST). */
 void transport_memory_break_after(struct transport_memory_hub *hub, uint64_t countdown);
 
+/* Makes the hub's transports know CUDA memory, of a device that is none: where the processor can
+ * read the bytes at a GPU's address. NULL: they know the host's alone. */
+typedef const void *(*transport_memory_reach)(const void *pointer, size_t bytes);
+void transport_memory_know_cuda(struct transport_memory_hub *hub, transport_memory_reach reach);
+
 extern const struct transport_functions transport_memory_functions;
 
 #endif

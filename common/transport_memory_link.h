@@ -57,7 +57,11 @@ struct transport_memory_hub {
     uint64_t step_bytes;
     uint64_t countdown;
     uint64_t serial;
+    transport_memory_reach reach; /* NULL: no CUDA memory here */
 };
+
+/* In numbers of mapped memory: it is CUDA's. */
+#define MEMORY_IS_CUDA (UINT32_C(1) << 31)
 
 /* These want the hub's lock held. */
 struct memory_peer *memory_peer_find(struct memory *memory, uint64_t number);

@@ -197,6 +197,13 @@ size_t memory_poll(struct transport *transport, struct transport_event *events, 
     return n;
 }
 
+static const unsigned char *body_of(const struct memory *memory,
+                                    const struct transport_message *message)
+{
+    return message->memory & MEMORY_IS_CUDA ? memory->hub->reach(message->body, message->length)
+                                            : message->body;
+}
+
 static gradweir_status message_add(struct memory *memory, uint64_t number,
                                    const struct transport_message *message)
 {
@@ -218,7 +225,7 @@ static gradweir_status message_add(struct memory *memory, uint64_t number,
     *slot = (struct memory_message){.state = MESSAGE_QUEUED,
                                     .order = ++peer->sent,
                                     .token = message->token,
-                                    .body = message->body,
+                                    .body = body_of(memory, message),
                                     .length = message->length,
                                     .head_length = message->head_length};
     if (message->head_length > 0)

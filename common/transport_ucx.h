@@ -179,6 +179,7 @@ struct ucx_peer {
 
 struct ucx_memory {
     ucp_mem_h handle;
+    enum transport_memory_kind kind;
 };
 
 struct ucx_handler {
@@ -224,8 +225,9 @@ gradweir_status ucx_worker_watch(struct ucx *ucx); /* its descriptor, by ours */
 gradweir_status ucx_listen_at(struct ucx *ucx, const char *text);
 
 /* transport_ucx_memory.c */
-gradweir_status ucx_memory_map(struct transport *transport, void *pointer, uint64_t length,
-                               uint32_t *memory);
+gradweir_status ucx_memory_map(struct transport *transport, enum transport_memory_kind kind,
+                               void *pointer, uint64_t length, uint32_t *memory);
+bool ucx_memory_is_far(const struct ucx *ucx, uint32_t memory); /* a GPU's: not ours to touch */
 void ucx_memory_unmap(struct transport *transport, uint32_t memory);
 gradweir_status ucx_knows(const struct transport *transport, enum transport_memory_kind kind);
 

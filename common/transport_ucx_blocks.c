@@ -99,7 +99,8 @@ bool ucx_loan_make(struct ucx_send *send, const struct transport_message *messag
     while (block < UCX_BLOCKS && blocks->busy & 1u << block)
         block++;
     if (!blocks->seen || block == UCX_BLOCKS || message->length > UCX_BLOCK_BYTES ||
-        message->length < send->peer->ucx->settings.rendezvous_bytes || message->length == 0)
+        message->length < send->peer->ucx->settings.rendezvous_bytes || message->length == 0 ||
+        ucx_memory_is_far(send->peer->ucx, message->memory))
         return false;
     memcpy(blocks->memory + block * UCX_BLOCK_BYTES, message->body, message->length);
     atomic_thread_fence(memory_order_seq_cst); /* libc may have stored past the cache */

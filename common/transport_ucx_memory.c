@@ -7,24 +7,31 @@
 
 #include <stdio.h>
 
-static gradweir_status check_kind(const struct ucx *ucx, ucp_mem_h handle, uint64_t length)
+static ucs_memory_type_t type_of(enum transport_memory_kind kind)
+{
+    return kind == TRANSPORT_MEMORY_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+}
+
+static gradweir_status check_kind(ucp_mem_h handle, enum transport_memory_kind kind,
+                                  uint64_t length)
 {
     ucp_mem_attr_t attributes = {.field_mask = UCP_MEM_ATTR_FIELD_MEM_TYPE};
-    (void)ucx;
     const ucs_status_t status = ucp_mem_query(handle, &attributes);
     if (status != UCS_OK)
         return fail(GRADWEIR_ERR_IO, "ucx: does not say what %llu registered bytes are: %s",
                     (unsigned long long)length, ucs_status_string(status));
-    if (attributes.mem_type != UCS_MEMORY_TYPE_HOST)
+    if (attributes.mem_type != type_of(kind))
         return fail(GRADWEIR_ERR_UNSUPPORTED,
-                    "ucx: %llu bytes to be registered are %s memory, and only the host's is sent "
-                    "from here",
-                    (unsigned long long)length, ucs_memory_type_names[attributes.mem_type]);
+                    "ucx: takes %llu bytes to be registered for %s memory, and they are to be %s",
+                    (unsigned long long)length, ucs_memory_type_names[attributes.mem_type],
+                    ucs_memory_type_names[type_of(kind)]);
     return GRADWEIR_OK;
 }
 
-gradweir_status ucx_memory_map(struct transport *transport, void *pointer, uint64_t length,
-                               uint32_t *memory)
+/* What is registered as a GPU's is said to be so: asking it, UCX might find out otherwise. The
+ * host's is for UCX to see. */
+gradweir_status ucx_memory_map(struct transport *transport, enum transport_memory_kind kind,
+                               void *pointer, uint64_t length, uint32_t *memory)
 {
     struct ucx *ucx = (struct ucx *)transport;
     uint32_t i = 0;
@@ -32,23 +39,34 @@ gradweir_status ucx_memory_map(struct transport *transport, void *pointer, uint6
         i++;
     if (i == ucx->settings.memories_max)
         return fail(GRADWEIR_ERR_FULL, "ucx: %u memories are mapped already", i);
+    if (kind == TRANSPORT_MEMORY_CUDA)
+        TRY(ucx_knows(transport, kind));
     ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
                                                  UCP_MEM_MAP_PARAM_FIELD_LENGTH,
                                    .address = pointer,
-                                   .length = length};
+                                   .length = length,
+                                   .memory_type = type_of(kind)};
+    if (kind == TRANSPORT_MEMORY_CUDA)
+        params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
     ucp_mem_h handle = NULL;
     const ucs_status_t status = ucp_mem_map(ucx->context, &params, &handle);
     if (status != UCS_OK)
         return fail(GRADWEIR_ERR_IO, "ucx: cannot register %llu bytes: %s",
                     (unsigned long long)length, ucs_status_string(status));
-    const gradweir_status kind = check_kind(ucx, handle, length);
-    if (kind != GRADWEIR_OK) {
+    const gradweir_status is_kind = check_kind(handle, kind, length);
+    if (is_kind != GRADWEIR_OK) {
         ucp_mem_unmap(ucx->context, handle);
-        return kind;
+        return is_kind;
     }
-    ucx->memories[i].handle = handle;
+    ucx->memories[i] = (struct ucx_memory){.handle = handle, .kind = kind};
     *memory = i + 1;
     return GRADWEIR_OK;
+}
+
+bool ucx_memory_is_far(const struct ucx *ucx, uint32_t memory)
+{
+    return memory > 0 && ucx->memories[memory - 1].handle &&
+           ucx->memories[memory - 1].kind == TRANSPORT_MEMORY_CUDA;
 }
 
 void ucx_memory_unmap(struct transport *transport, uint32_t memory)

@@ -95,6 +95,10 @@ void ucx_memory_use(const struct ucx *ucx, uint32_t memory, ucp_request_param_t 
         return;
     params->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
     params->memh = ucx->memories[memory - 1].handle;
+    if (!ucx_memory_is_far(ucx, memory))
+        return;
+    params->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    params->memory_type = UCS_MEMORY_TYPE_CUDA;
 }
 
 /* The loan is behind the head. */
@@ -130,8 +134,10 @@ gradweir_status ucx_send(struct transport *transport, uint64_t number,
         return GRADWEIR_ERR_AGAIN;
     }
     struct ucx_send *send = send_new(peer, message);
-    bool rendezvous =
-        !send->lent && message->length > 0 && message->length >= ucx->settings.rendezvous_bytes;
+    /* Short bodies in a GPU's memory wait there, too: nobody copies them behind their head. */
+    bool rendezvous = !send->lent && message->length > 0 &&
+                      (message->length >= ucx->settings.rendezvous_bytes ||
+                       ucx_memory_is_far(ucx, message->memory));
     const size_t header =
         sizeof send->prefix + message->head_length + (send->lent ? sizeof(struct ucx_loan) : 0);
     ucp_request_param_t params = {

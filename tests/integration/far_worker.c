@@ -1,13 +1,15 @@
 /* A whole worker whose arrays lie in a device's memory that nobody can touch but copies, against
  * real servers: this program's table of devices (below) has that one under the name cuda.
  *
- *     far_worker ADDRESS far|mixed|host STEPS [COPIES_GOOD]
+ *     far_worker ADDRESS far|mixed|host|direct|plain STEPS [COPIES_GOOD]
  *
  * Pulls, computes a gradient from every bit of the parameters, pushes, STEPS times. Prints one line
  * of JSON: digest, version, memory path, and whether a pull of a box, of everything as bfloat16,
- * and of a copy agree with the parameters. With COPIES_GOOD the device is lost after so many
- * copies, and what the failing call said is printed. Ends with 0, or 1 when something failed that
- * should not. test_memory.py compares runs. */
+ * and of a copy agree with the parameters. direct: the network knows the device's memory
+ * (ucx_far.h), and error feedback is off, as it is with plain, whose arrays are the host's. With
+ * COPIES_GOOD the device is lost after so many jobs, and what the failing call said is printed.
+ * Ends with 0, or 1 when something failed that should not. test_memory.py compares runs. */
+#include "tests/integration/ucx_far.h"
 #include "tests/unit/device_far.h"
 
 #include <gradweir/gradweir.h>
@@ -61,8 +63,8 @@ static bool fine(gradweir_status status, const char *what)
 static void *new_array(struct worker *worker, size_t array, const char *place)
 {
     const size_t bytes = elements_of(array / 2) * sizeof(float);
-    worker->far[array] =
-        strcmp(place, "far") == 0 || (strcmp(place, "mixed") == 0 && array % 3 != 0);
+    worker->far[array] = strcmp(place, "far") == 0 || strcmp(place, "direct") == 0 ||
+                         (strcmp(place, "mixed") == 0 && array % 3 != 0);
     return worker->far[array] ? device_far_new(bytes, 0) : calloc(1, bytes);
 }
 
@@ -82,17 +84,28 @@ static void get(const struct worker *worker, size_t array, const void *from, flo
         memcpy(to, from, elements_of(array / 2) * sizeof *to);
 }
 
-static bool start(struct worker *worker, const char *address, const char *place)
+static gradweir_options options_of(const char *address, const char *place)
 {
     gradweir_options options;
+    const bool direct = strcmp(place, "direct") == 0;
     gradweir_options_default(&options);
     options.address = address;
     options.identity = "w";
-    options.memory = strcmp(place, "far") == 0     ? GRADWEIR_MEMORY_CUDA
-                     : strcmp(place, "mixed") == 0 ? GRADWEIR_MEMORY_AUTO
-                                                   : GRADWEIR_MEMORY_HOST;
-    worker->all = options.memory == GRADWEIR_MEMORY_CUDA;
+    ucx_far_knows = direct;
+    options.memory_path = direct ? GRADWEIR_MEMORY_PATH_DIRECT : GRADWEIR_MEMORY_PATH_AUTO;
+    if (direct || strcmp(place, "plain") == 0)
+        options.feedback = GRADWEIR_FEEDBACK_OFF;
+    options.memory = direct || strcmp(place, "far") == 0 ? GRADWEIR_MEMORY_CUDA
+                     : strcmp(place, "mixed") == 0       ? GRADWEIR_MEMORY_AUTO
+                                                         : GRADWEIR_MEMORY_HOST;
     options.staging_bytes = options.memory == GRADWEIR_MEMORY_HOST ? 0 : UINT64_C(3) << 19;
+    return options;
+}
+
+static bool start(struct worker *worker, const char *address, const char *place)
+{
+    const gradweir_options options = options_of(address, place);
+    worker->all = options.memory == GRADWEIR_MEMORY_CUDA;
     for (size_t i = 0; i < TENSORS; i++) {
         worker->host[i] = malloc(elements_of(i) * sizeof(float));
         worker->tensors[i] = (gradweir_tensor){.name = shapes[i].name, .dimensions = 2};
@@ -269,11 +282,12 @@ static bool report(struct worker *worker)
         return false;
     gradweir_describe(worker->client, text, sizeof text);
     printf("{\"digest\":\"%016llx\",\"version\":%llu,\"box\":%d,\"rest\":%d,\"copies\":%llu,"
-           "\"unpinned\":%llu,\"describe\":\"%s\",\"status\":%s}\n",
+           "\"unpinned\":%llu,\"encoded\":%llu,\"sent\":%llu,\"describe\":\"%s\",\"status\":%s}\n",
            (unsigned long long)gradweir_digest(worker->client),
            (unsigned long long)gradweir_version(worker->client), box, rest,
            (unsigned long long)device_far_seen.done, (unsigned long long)device_far_seen.unpinned,
-           text, json);
+           (unsigned long long)device_far_seen.encoded, (unsigned long long)ucx_far_sent, text,
+           json);
     return box && rest;
 }
 

@@ -29,7 +29,8 @@ class Memory(unittest.TestCase):
             code, told, errors = far_worker(server, place, 7)
             self.assertEqual(code, 0, (told, errors))
             self.assertEqual((told["version"], told["box"], told["rest"], told["unpinned"]), (7, 1, 1, 0))
-            self.assertEqual(told["status"]["workers"][0]["report"], {} if place == "host" else {"memory_staging": 1})
+            report = {"host": {}, "plain": {}, "direct": {"memory_direct": 1}}.get(place, {"memory_staging": 1})
+            self.assertEqual(told["status"]["workers"][0]["report"], report)
             self.assertEqual(server.close(), 0)
         return told
 
@@ -46,11 +47,23 @@ class Memory(unittest.TestCase):
                 self.assertIn("far 0 by staging, a pinned ring of 1536 KiB; UCX", far["status"]["this_client"]["memory"])
                 self.assertIn("memory: far 0 by staging", far["describe"])
 
+    def test_pushes_that_are_made_in_device_memory_train_to_the_bits_of_host_arrays(self):
+        for codec, shards in (("float32", 1), ("bfloat16", 2), ("float16", 2), ("int8", 3)):
+            plain = self.trained("plain", codec)
+            direct = self.trained("direct", codec, "--shards", str(shards))
+            self.assertEqual(direct["digest"], plain["digest"], codec)
+            # Of seven pushes two were accumulated, by the host; the others were made and sent where their floats lie.
+            self.assertEqual(direct["encoded"], 5 * 563900)
+            bytes_each = {"float32": 4, "int8": 260 / 256}.get(codec, 2)
+            self.assertAlmostEqual(direct["sent"] / direct["encoded"], bytes_each, places=3)
+            self.assertEqual(direct["status"]["this_client"]["memory_path"], "direct")
+            self.assertIn("far 0 directly: pushes are made and sent in its memory", direct["describe"])
+
     def test_a_device_that_is_lost_is_told_at_once_and_the_servers_go_on(self):
-        for good in (1, 3, 9, 20, 31):
+        for good, place in ((1, "far"), (3, "far"), (9, "far"), (20, "far"), (31, "far"), (5, "direct"), (12, "direct"), (13, "direct")):
             with Server(*ADAM, "--place-patience", "1s") as server:
                 begin = time.monotonic()
-                code, told, errors = far_worker(server, "far", 1000, good, wait=30)
+                code, told, errors = far_worker(server, place, 1000, good, wait=30)
                 self.assertEqual(code, 1, errors)
                 self.assertEqual(told.get("reason"), "far: the device is lost", told)
                 self.assertLess(time.monotonic() - begin, 10)

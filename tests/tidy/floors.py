@@ -42,7 +42,7 @@ OUTSIDE = [
     ("xxhash.h", ["common/checksum.c"]),
     ("msgpack*", ["common/wire*"]),
     ("zmq*", ["common/control*", "tests/unit/test_control*"]),
-    ("uc[pst]/*", ["common/transport_ucx*"]),
+    ("uc[pst]/*", ["common/transport_ucx*", "tests/integration/ucx_far.c"]),
     ("cblas*", ["client/trainer/blas.c", "client/examples/transformer_matrix.c"]),
     ("cuda*", ["gpu/*", "tests/gpu/device_memory_cuda.c", "tests/gpu/runtime_host.h"]),
     ("cublas*", ["gpu/cublas_link.h"]),

@@ -144,6 +144,7 @@ void client_rig_new(struct client_rig *rig, const struct client_rig_wish *wish)
     client->options.feedback = wish->feedback;
     client->options.memory =
         wish->place == CLIENT_RIG_HOST ? GRADWEIR_MEMORY_HOST : GRADWEIR_MEMORY_AUTO;
+    client->options.memory_path = wish->path;
     client->options.staging_bytes = UINT64_C(3) << 19;
     client->options.ranks = wish->ranks ? wish->ranks : 1;
     client->events_fd = -1;
@@ -154,6 +155,7 @@ void client_rig_new(struct client_rig *rig, const struct client_rig_wish *wish)
     client->arithmetic = arithmetic_choose(NULL);
     client->session.codec = wish->codec;
     client->session.magnitude_max = 1e30;
+    client->session.chunk_bytes = 1 << 20;
     cr_assert_eq(gradweir_group_add(client, &frozen, &number), GRADWEIR_OK);
     new_tensors(rig, wish);
     fill_arrays(rig, 1, wish->seed + 1000, UINT64_MAX);
@@ -167,7 +169,6 @@ gradweir_status client_rig_bind(struct client_rig *rig, const struct client_rig_
     struct gradweir_client *client = rig->client;
     struct session_options options = {.role = GRADWEIR_WORKER};
     struct transport_settings settings = transport_defaults();
-    (void)wish;
     settings.backend = "memory";
     TRY(client_memory_open_with(client, &device_far));
     TRY(client_model_build(client, rig->tensors, CLIENT_RIG_TENSORS));
@@ -176,6 +177,8 @@ gradweir_status client_rig_bind(struct client_rig *rig, const struct client_rig_
     TRY(client_memory_bind(client));
     cr_assert_eq(transport_memory_hub_new(0, &rig->hub), GRADWEIR_OK);
     settings.hub = rig->hub;
+    if (wish->known)
+        transport_memory_know_cuda(rig->hub, device_far_reach);
     TRY(transport_open(&settings, &client->transport));
     TRY(client_body_take(client));
     TRY(client_feedback_take(client));

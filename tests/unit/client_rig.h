@@ -17,6 +17,8 @@ struct client_rig_wish {
     uint32_t feedback; /* enum gradweir_feedback */
     uint32_t ranks;    /* this is rank 0; 0: no group */
     uint64_t seed;
+    bool known;    /* the transport knows CUDA memory */
+    uint32_t path; /* enum gradweir_memory_path */
 };
 
 struct client_rig {

@@ -1,5 +1,8 @@
 #include "tests/unit/device_far.h"
 
+#include "common/checksum.h"
+#include "common/codec.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +29,7 @@ struct device_state {
     struct {
         uint64_t tag;
         struct device_copy copy;
+        struct device_encode encode; /* its n is 0: a copy */
     } ring[DEVICE_JOBS_MAX];
     struct {
         const uint8_t *at;
@@ -57,6 +61,11 @@ static uint8_t *near_of(const void *pointer, size_t bytes)
     const size_t offset = (size_t)((const uint8_t *)pointer - area->far);
     ASSERT(bytes <= area->bytes - offset);
     return area->near + offset;
+}
+
+const void *device_far_reach(const void *far, size_t bytes)
+{
+    return near_of(far, bytes);
 }
 
 void *device_far_new(size_t bytes, uint32_t ordinal)
@@ -189,15 +198,29 @@ static bool is_pinned(const struct device_state *state, const uint8_t *at, size_
     return false;
 }
 
+static gradweir_status check_room(const struct device_state *state)
+{
+    if (state->lost_from)
+        return fail(GRADWEIR_ERR_LOST, "far: the device is lost");
+    if (state->given - state->done == DEVICE_JOBS_MAX)
+        return fail(GRADWEIR_ERR_FULL, "far: full");
+    return GRADWEIR_OK;
+}
+
+static void give(struct device_state *state, uint64_t tag)
+{
+    state->ring[state->given++ % DEVICE_JOBS_MAX].tag = tag;
+    device_far_seen.given++;
+    if (state->given - state->done > device_far_seen.most)
+        device_far_seen.most = state->given - state->done;
+}
+
 static gradweir_status far_copy(struct device_state *state, uint64_t tag,
                                 const struct device_copy *copy)
 {
     if (!copy->from || !copy->to)
         return fail(GRADWEIR_ERR_INVALID, "far: copy of nothing");
-    if (state->lost_from)
-        return fail(GRADWEIR_ERR_LOST, "far: the device is lost");
-    if (state->given - state->done == DEVICE_JOBS_MAX)
-        return fail(GRADWEIR_ERR_FULL, "far: full");
+    TRY(check_room(state));
     const bool from_far = near_of(copy->from, copy->bytes) != NULL;
     const bool to_far = near_of(copy->to, copy->bytes) != NULL;
     if (!from_far && !is_pinned(state, copy->from, copy->bytes))
@@ -206,20 +229,25 @@ static gradweir_status far_copy(struct device_state *state, uint64_t tag,
         device_far_seen.unpinned++;
     if (!to_far)
         memset(copy->to, 0xff, copy->bytes); /* what is not there yet are NaNs */
-    state->ring[state->given % DEVICE_JOBS_MAX].tag = tag;
     state->ring[state->given % DEVICE_JOBS_MAX].copy = *copy;
-    state->given++;
-    device_far_seen.given++;
-    if (state->given - state->done > device_far_seen.most)
-        device_far_seen.most = state->given - state->done;
+    state->ring[state->given % DEVICE_JOBS_MAX].encode.n = 0;
+    give(state, tag);
     return GRADWEIR_OK;
 }
 
+/* The numbers on the host are poison until they are there. */
 static gradweir_status far_encode(struct device_state *state, uint64_t tag,
                                   const struct device_encode *job)
 {
-    (void)state, (void)tag, (void)job;
-    return fail(GRADWEIR_ERR_INVALID, "far: copies only");
+    TRY(device_check_encode(job));
+    TRY(check_room(state));
+    ASSERT(near_of(job->to, codec_bytes(job->codec, job->n)));
+    ASSERT(!job->from || near_of(job->from, job->n * sizeof *job->from));
+    memset(job->sums, 0xff, arithmetic_blocks(job->n) * sizeof *job->sums);
+    memset(job->crcs, 0xff, ((job->n - 1) / job->piece + 1) * sizeof *job->crcs);
+    state->ring[state->given % DEVICE_JOBS_MAX].encode = *job;
+    give(state, tag);
+    return GRADWEIR_OK;
 }
 
 static gradweir_status far_decode(struct device_state *state, uint64_t tag,
@@ -243,7 +271,7 @@ static gradweir_status far_step(struct device_state *state, uint64_t tag,
     return fail(GRADWEIR_ERR_INVALID, "far: copies only");
 }
 
-static void carry_out(const struct device_copy *copy)
+static void copy_now(const struct device_copy *copy)
 {
     const uint8_t *from = near_of(copy->from, copy->bytes);
     uint8_t *to = near_of(copy->to, copy->bytes);
@@ -251,7 +279,23 @@ static void carry_out(const struct device_copy *copy)
     device_far_seen.bytes += copy->bytes;
 }
 
-/* One copy at a time. */
+/* As device_cpu does it, on the mapping that may be touched. */
+static uint32_t encode_now(const struct device_encode *job)
+{
+    const uint8_t *from = job->from ? near_of(job->from, job->n * sizeof *job->from) : NULL;
+    uint8_t *to = near_of(job->to, codec_bytes(job->codec, job->n));
+    device_far_seen.encoded += job->n;
+    if (from)
+        arithmetic_scalar.encode(job->codec, 1.0f, (const float *)(const void *)from, job->n, to);
+    for (size_t at = 0; at < job->n; at += job->piece) {
+        const size_t some = job->n - at < job->piece ? job->n - at : job->piece;
+        job->crcs[at / job->piece] =
+            checksum_crc32c(0, to + codec_bytes(job->codec, at), codec_bytes(job->codec, some));
+    }
+    return arithmetic_measure_blocks(&arithmetic_scalar, job->codec, to, job->n, job->sums);
+}
+
+/* One job at a time. */
 static size_t far_poll(struct device_state *state, struct device_done *done, size_t room)
 {
     if (room == 0 || state->given == state->done)
@@ -266,8 +310,10 @@ static size_t far_poll(struct device_state *state, struct device_done *done, siz
     *done = (struct device_done){.tag = state->ring[place].tag};
     if (state->lost_from)
         done->status = fail(GRADWEIR_ERR_LOST, "far: the device is lost");
+    else if (state->ring[place].encode.n > 0)
+        done->largest_bits = encode_now(&state->ring[place].encode);
     else
-        carry_out(&state->ring[place].copy);
+        copy_now(&state->ring[place].copy);
     state->done++;
     device_far_seen.done++;
     return 1;

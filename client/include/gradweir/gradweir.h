@@ -114,11 +114,14 @@ enum gradweir_memory {
 
 /* How floats get from GPU memory to the network and back. STAGING: through a ring of pinned memory
  * of the host, `staging_bytes` in all, copied in pieces while the piece before is encoded and sent.
- * DIRECT: the network takes GPU memory itself, or bind fails with ERR_UNSUPPORTED and says what is
- * missing; this version cannot do it yet. AUTO: direct where it can be had, else staging. Which of
- * them it is: gradweir_describe,
- * gradweir_status_json ("this_client"), the operator's page (workers[].report), a line of the log.
- */
+ * DIRECT: a push is encoded, measured and summed on the GPU into a send buffer in its memory
+ * (`outstanding` of them, and 4 MiB), which the network takes as it is; the processor touches none
+ * of it. That wants a UCX that knows CUDA memory, gradients of all parameters in GPU memory, no
+ * error feedback and no ranks: else bind fails with ERR_UNSUPPORTED (or ERR_NO_MEMORY, of the
+ * GPU's) and says what is missing. First parameters, accumulated gradients and pulls go by the ring
+ * all the same. AUTO: direct where it can be had, else staging, and why. Which of them it is:
+ * gradweir_describe, gradweir_status_json ("this_client"), the operator's page (workers[].report),
+ * a line of the log. */
 enum gradweir_memory_path {
     GRADWEIR_MEMORY_PATH_AUTO = 0,
     GRADWEIR_MEMORY_PATH_STAGING = 1,
@@ -349,7 +352,8 @@ GRADWEIR_API gradweir_status gradweir_status_json(gradweir_client *client, uint3
 /* Puts numbers on the operator's page (status: workers[].report), beside this worker's name; each
  * replaces the last of its name. ERR_FULL beyond GRADWEIR_NUMBERS_MAX names, ERR_INVALID for a bad
  * one; then nothing is changed. Sent at once, and again after a reconnect; nobody answers. Where
- * arrays may lie in a GPU's memory one of them is the library's own: memory_staging. */
+ * arrays may lie in a GPU's memory one of them is the library's own: memory_staging or
+ * memory_direct. */
 GRADWEIR_API gradweir_status gradweir_report(gradweir_client *client,
                                              const gradweir_number *numbers, size_t count);
 
