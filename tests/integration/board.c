@@ -26,6 +26,7 @@ struct pinned {
 
 struct board {
     pthread_mutex_t lock;
+    bool lost[GENERATIONS][RANKS];
     struct pinned rounds[GENERATIONS][ROUNDS];
 };
 
@@ -43,15 +44,22 @@ struct board *board_new(void)
     return board;
 }
 
-void board_free(struct board *board)
-{
-    munmap(board, sizeof *board);
-}
-
 static void lock(struct board *board)
 {
     if (pthread_mutex_lock(&board->lock) == EOWNERDEAD)
         pthread_mutex_consistent(&board->lock);
+}
+
+void board_lose(struct board *board, uint32_t generation, uint32_t rank)
+{
+    lock(board);
+    board->lost[generation][rank] = true;
+    pthread_mutex_unlock(&board->lock);
+}
+
+void board_free(struct board *board)
+{
+    munmap(board, sizeof *board);
 }
 
 static gradweir_status pin(struct pinned *pinned, uint32_t rank, const bool *asked,
@@ -77,19 +85,19 @@ static gradweir_status pin(struct pinned *pinned, uint32_t rank, const bool *ask
     return GRADWEIR_OK;
 }
 
-static bool all_here(const struct pinned *pinned)
+static bool all_here(const struct pinned *pinned, const bool *lost)
 {
     for (uint32_t r = 0; r < RANKS; r++)
-        if (pinned->asked[r] && !pinned->here[r])
+        if (pinned->asked[r] && !pinned->here[r] && !lost[r])
             return false;
     return true;
 }
 
-static void wait_closed(struct board *board, struct pinned *pinned)
+static void wait_closed(struct board *board, struct pinned *pinned, const bool *lost)
 {
     const struct timespec moment = {.tv_nsec = 500000};
     while (!pinned->closed) {
-        if (all_here(pinned) || deadline_passed(clock_now_ns(), pinned->deadline_ns)) {
+        if (all_here(pinned, lost) || deadline_passed(clock_now_ns(), pinned->deadline_ns)) {
             pinned->closed = true;
             break;
         }
@@ -112,7 +120,7 @@ gradweir_status board_exchange(void *context, struct collective_round *round)
     lock(place->board);
     const gradweir_status status = pin(pinned, place->rank, asked, round);
     if (status == GRADWEIR_OK) {
-        wait_closed(place->board, pinned);
+        wait_closed(place->board, pinned, place->board->lost[generation]);
         for (uint32_t r = 0; r < place->ranks; r++) {
             round->here[r] = asked[r] && pinned->here[r];
             if (round->here[r])

@@ -16,6 +16,10 @@ struct board_place {
 struct board *board_new(void);
 void board_free(struct board *board);
 
+/* This rank of this generation is dead or silent: rounds that lack nobody else are closed at once,
+ * however long patience is. */
+void board_lose(struct board *board, uint32_t generation, uint32_t rank);
+
 /* collective_exchange; context: struct board_place. */
 gradweir_status board_exchange(void *context, struct collective_round *round);
 
