@@ -111,7 +111,7 @@ Test(control, sending_to_a_server_that_is_not_there_does_not_block)
         control_flush(client);
     }
     cr_assert_null(control_poll(client));
-    cr_assert_lt(clock_now_ns() - begin, 5 * CLOCK_SECOND);
+    cr_assert_lt(clock_now_ns() - begin, CONTROL_PAIR_HANG_NS);
     control_close(client);
     control_context_free(context);
 }
@@ -146,7 +146,7 @@ Test(control, frames_of_strangers_are_dropped_counted_and_explained)
     void *zmq = zmq_ctx_new();
     void *dealer = raw_dealer(zmq, control_address(server));
     cr_assert_eq(zmq_send(dealer, "\xdd\xff\xff\xff\xff", 5, 0), 5);
-    const uint64_t end = clock_now_ns() + 10 * CLOCK_SECOND;
+    const uint64_t end = clock_now_ns() + CONTROL_PAIR_HANG_NS;
     while (control_bad_frames(server) < 1 && clock_now_ns() < end)
         cr_assert_null(control_poll(server));
     cr_assert(strstr(line, "a message must be an array"), "%s", line);
@@ -173,7 +173,7 @@ Test(control, a_frame_above_the_limit_is_cut)
     cr_assert_eq(zmq_socket_monitor(dealer, "inproc://cut", ZMQ_EVENT_DISCONNECTED), 0);
     cr_assert_eq(zmq_connect(monitor, "inproc://cut"), 0);
     cr_assert_eq(zmq_send(dealer, frame, sizeof frame, 0), (int)sizeof frame);
-    zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &(int){10000}, sizeof(int));
+    zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &(int){120000}, sizeof(int));
     uint8_t event[6];
     cr_assert_eq(zmq_recv(monitor, event, sizeof event, 0), 6, "the connection was not cut");
     cr_assert_null(control_poll(pair.server));
@@ -204,7 +204,7 @@ Test(control, a_sleeper_on_the_descriptors_hears_every_message)
         const struct control_event *event = NULL;
         while (!event) {
             if (!control_ready(pair.server))
-                cr_assert_gt(poll(sleepers, 2, 10000), 0, "slept on message %d", (int)i);
+                cr_assert_gt(poll(sleepers, 2, 120000), 0, "slept on message %d", (int)i);
             event = control_poll(pair.server);
         }
         cr_assert_eq(event->message.stepped.version, i);

@@ -73,7 +73,7 @@ static struct control *come(struct house *house, const struct keys *mine, const 
 /* Until the client is let in (true) or turned away (false). */
 static bool let_in(struct control *client)
 {
-    const uint64_t end = clock_now_ns() + 10 * CLOCK_SECOND;
+    const uint64_t end = clock_now_ns() + 120 * CLOCK_SECOND;
     while (clock_now_ns() < end) {
         const struct control_event *event = control_poll(client);
         if (event && event->kind == CONTROL_UP)
@@ -82,7 +82,7 @@ static bool let_in(struct control *client)
             return false;
         poll(NULL, 0, 1);
     }
-    cr_assert_fail("neither let in nor turned away within 10 s");
+    cr_assert_fail("neither let in nor turned away");
     return false;
 }
 
@@ -91,7 +91,7 @@ static const struct message hello = {
 
 static uint32_t heard(struct control *listener, struct control *client)
 {
-    const uint64_t end = clock_now_ns() + 10 * CLOCK_SECOND;
+    const uint64_t end = clock_now_ns() + 120 * CLOCK_SECOND;
     cr_assert_eq(control_send(client, CONTROL_SERVER, &hello), GRADWEIR_OK);
     while (clock_now_ns() < end) {
         control_flush(client);
@@ -100,7 +100,7 @@ static uint32_t heard(struct control *listener, struct control *client)
             return event->peer;
         poll(NULL, 0, 1);
     }
-    cr_assert_fail("nothing was heard within 10 s");
+    cr_assert_fail("nothing was heard");
     return 0;
 }
 
@@ -162,7 +162,7 @@ Test(control_keys, a_client_that_was_turned_away_tries_again)
     snprintf(address, sizeof address, "%s", control_address(house.listener));
     control_close(house.listener);
     house.allowed[1] = late.public_key;
-    const uint64_t end = clock_now_ns() + 10 * CLOCK_SECOND;
+    const uint64_t end = clock_now_ns() + 120 * CLOCK_SECOND;
     gradweir_status status;
     do /* ZeroMQ frees the port from a thread of its own */
         status = control_listen(house.context, &house.options, address, NULL, &house.listener);

@@ -81,7 +81,12 @@ Test(log, a_repeating_line_passes_once_a_second_and_counts_the_rest)
     struct log log;
     struct log_limit limit = {0};
     log_init_sink(&log, LOG_INFO, hear, &heard);
-    for (unsigned i = 0; i < 50; i++)
+    const uint64_t before_ns = clock_now_ns();
+    log_repeating(&log, &limit, LOG_INFO, "x", "again");
+    cr_assert(limit.next_ns >= before_ns + CLOCK_SECOND &&
+              limit.next_ns <= clock_now_ns() + CLOCK_SECOND);
+    limit.next_ns = UINT64_MAX; /* however long the rest takes */
+    for (unsigned i = 1; i < 50; i++)
         log_repeating(&log, &limit, LOG_INFO, "x", "again");
     cr_assert_eq(heard.lines, 1);
     cr_assert_eq(limit.skipped, 49);

@@ -253,7 +253,7 @@ static uint32_t disturb(enum warm_steps steps, bool redo_off, uint32_t kills_min
     return kills;
 }
 
-Test(shard_warm, killed_at_any_instruction_it_goes_on_with_the_same_bits, .timeout = 60)
+Test(shard_warm, killed_at_any_instruction_it_goes_on_with_the_same_bits, .timeout = 600)
 {
     uint32_t different = 0, kills = 0;
     for (int steps = WARM_AT_ONCE; steps <= WARM_LAMB; steps++)
@@ -263,7 +263,7 @@ Test(shard_warm, killed_at_any_instruction_it_goes_on_with_the_same_bits, .timeo
 }
 
 /* That the test above can fail. */
-Test(shard_warm, without_the_copy_of_a_tile_the_bits_differ, .timeout = 120)
+Test(shard_warm, without_the_copy_of_a_tile_the_bits_differ, .timeout = 600)
 {
     for (int steps = WARM_AT_ONCE; steps <= WARM_LAMB; steps += WARM_LAMB) {
         uint32_t different = 0; /* where a kill falls is chance: enough of them */

@@ -41,7 +41,7 @@ Test(transport_renew, a_network_device_that_is_not_here_is_refused_by_name)
 
 /* What a process that was killed in the middle of a message leaves behind looks the same to others:
  * connections begin and nobody answers. */
-Test(transport_renew, who_hears_nobody_is_made_anew_and_connects_again, .timeout = 60)
+Test(transport_renew, who_hears_nobody_is_made_anew_and_connects_again, .timeout = 600)
 {
     for (size_t i = 0; i < pair_setting_count; i++) {
         if (strcmp(pair_settings[i].backend, "ucx") != 0)
@@ -52,7 +52,8 @@ Test(transport_renew, who_hears_nobody_is_made_anew_and_connects_again, .timeout
         connect_in_vain(&pair, &old_lost);
         cr_assert_not(old_lost, "one may simply be slow");
         connect_in_vain(&pair, &old_lost);
-        for (int polls = 0; !old_lost && polls < 100000; polls++) {
+        const uint64_t end_ns = clock_now_ns() + PAIR_WITHIN_MS * CLOCK_MS;
+        while (!old_lost && clock_now_ns() < end_ns) {
             struct transport_event event;
             if (transport_poll(pair.client.transport, &event, 1))
                 old_lost = event.kind == TRANSPORT_LOST && event.peer == pair.client.peer;
@@ -68,8 +69,8 @@ Test(transport_renew, who_hears_nobody_is_made_anew_and_connects_again, .timeout
     }
 }
 
-/* Polls the server, and the client when it may answer, until the client is lost or 1.5 s are over.
- */
+/* Polls the server, and the client when it may answer, until the client is lost; it is given up
+ * after 1.5 s where it answers: that is far beyond what silence is borne. */
 static bool is_lost_after_a_death(bool answers)
 {
     for (size_t i = 0; i < pair_setting_count; i++) {
@@ -84,7 +85,7 @@ static bool is_lost_after_a_death(bool answers)
         settings.lanes = pair_settings[i].lanes;
         cr_assert_eq(transport_open(&settings, &other), GRADWEIR_OK);
         cr_assert_eq(
-            transport_connect(other, transport_address(pair.server.transport), 5000, 0, &number),
+            transport_connect(other, transport_address(pair.server.transport), 120000, 0, &number),
             GRADWEIR_OK);
         while (!accepted) {
             struct transport_event event;
@@ -93,7 +94,7 @@ static bool is_lost_after_a_death(bool answers)
                 accepted = event.peer;
         }
         transport_close(other); /* dies without a word */
-        const uint64_t end_ns = clock_now_ns() + 3 * CLOCK_SECOND / 2;
+        const uint64_t end_ns = clock_now_ns() + (answers ? 1500 : PAIR_WITHIN_MS) * CLOCK_MS;
         while (!lost && clock_now_ns() < end_ns) {
             struct transport_event event;
             if (answers)
@@ -108,12 +109,12 @@ static bool is_lost_after_a_death(bool answers)
     return false;
 }
 
-Test(transport_renew, after_a_death_who_still_answers_keeps_his_connection, .timeout = 60)
+Test(transport_renew, after_a_death_who_still_answers_keeps_his_connection, .timeout = 600)
 {
     cr_assert_not(is_lost_after_a_death(true));
 }
 
-Test(transport_renew, after_a_death_silence_of_all_others_makes_it_anew, .timeout = 60)
+Test(transport_renew, after_a_death_silence_of_all_others_makes_it_anew, .timeout = 600)
 {
     cr_assert(is_lost_after_a_death(false));
 }

@@ -57,7 +57,7 @@ void pair_open(struct pair *pair, const struct pair_setting *setting,
 void pair_connect(struct pair *pair)
 {
     const char *address = transport_address(pair->server.transport);
-    cr_assert_eq(transport_connect(pair->client.transport, address, 10000, 77, &pair->client.peer),
+    cr_assert_eq(transport_connect(pair->client.transport, address, 120000, 77, &pair->client.peer),
                  GRADWEIR_OK, "%s", fail_reason());
     struct transport_event event = pair_await(pair, &pair->client, TRANSPORT_CONNECTED);
     cr_assert(event.peer == pair->client.peer && event.token == 77);
@@ -98,7 +98,7 @@ void pair_pump(struct pair *pair)
             return;
         ready[i].fd = transport_fd(sides[i]->transport);
     }
-    if (poll(ready, 2, 500) == 0)
+    if (poll(ready, 2, 5000) == 0) /* both sleep: nobody else would wake them */
         pair->stalls++;
 }
 

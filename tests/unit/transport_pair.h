@@ -10,7 +10,7 @@
 #include "common/transport_memory.h"
 
 #define PAIR_SEEN_MAX  8192
-#define PAIR_WITHIN_MS 20000
+#define PAIR_WITHIN_MS 120000
 
 struct pair_setting {
     const char *backend, *lanes;
