@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+HANG_S = 120
 KEYS = """case bytes transport workers shards window stride optimizer dtype goodput_gbps floor_gbps floor_ratio perftest_gbps
 perftest_ratio memcpy_gbps server_cpu_s_per_gb worker_cpu_s_per_gb rss_mib plan_mib p50_us p99_us ops_per_s""".split()
 LIVE = ["server_cpu_s_per_gb", "worker_cpu_s_per_gb", "rss_mib", "plan_mib", "p50_us", "p99_us", "floor_gbps", "memcpy_gbps"]
@@ -46,7 +47,7 @@ def expect(holds, what):
 
 
 def run(program, words):
-    return subprocess.run([program, *words.split()], capture_output=True, text=True, timeout=120)
+    return subprocess.run([program, *words.split()], capture_output=True, text=True, timeout=2 * HANG_S)
 
 
 def check_row(words, wanted, row):
@@ -64,8 +65,8 @@ def check_row(words, wanted, row):
     if row.get("goodput_gbps") and row.get("ops_per_s") and row["case"] in ("push", "pull", "exchange"):
         moved = row["ops_per_s"] * row["bytes"] / 1e9
         expect(abs(moved / row["goodput_gbps"] - 1) < 0.01, f"{words}: {row['ops_per_s']} operations are {moved} GB/s")
-        cores = os.cpu_count() * 1.3
-        expect(row["server_cpu_s_per_gb"] * row["goodput_gbps"] < cores, f"{words}: more CPU than there is")
+        # Of the slowest round: medians of both may be of different ones.
+        expect(row["server_cpu_s_per_gb"] * row["goodput_min"] < os.cpu_count() * 1.3, f"{words}: more CPU than there is")
 
 
 def check_cases(options):
@@ -103,16 +104,16 @@ def alive(pid):
 
 def check_orphans(options, number):
     """Killed in the middle, by a signal it cannot see: server and workers go with it."""
-    bench = subprocess.Popen([os.path.join(options.build, "gradweir-bench"), *"push --size 1MiB --workers 2 --seconds 60".split()],
+    bench = subprocess.Popen([os.path.join(options.build, "gradweir-bench"), *"push --size 1MiB --workers 2 --seconds 3600".split()],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    children, end = [], time.monotonic() + 20
+    children, end = [], time.monotonic() + HANG_S
     while len(children) < 3 and time.monotonic() < end and bench.poll() is None:
         children = children_of(bench.pid)
         time.sleep(0.01)
     expect(len(children) >= 3, f"server and two workers: {len(children)} children")
     bench.send_signal(number)
-    bench.wait(20)
-    end = time.monotonic() + 10
+    bench.wait(HANG_S)
+    end = time.monotonic() + HANG_S
     while any(map(alive, children)) and time.monotonic() < end:
         time.sleep(0.01)
     left = [pid for pid in children if alive(pid)]
@@ -123,18 +124,18 @@ def check_orphans(options, number):
 
 def check_deaths(options, name):
     """One of its children is killed in the middle: it says which and how, soon, and ends the others."""
-    bench = subprocess.Popen([os.path.join(options.build, "gradweir-bench"), *"push --size 1MiB --workers 2 --seconds 60 --perftest off".split()],
+    bench = subprocess.Popen([os.path.join(options.build, "gradweir-bench"), *"push --size 1MiB --workers 2 --seconds 3600 --perftest off".split()],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    children, end = [], time.monotonic() + 20
+    children, end = [], time.monotonic() + HANG_S
     while len(children) < 3 and time.monotonic() < end and bench.poll() is None:
         children = children_of(bench.pid)
         time.sleep(0.01)
     os.kill(children[0] if name == "gradweir-server" else children[-1], signal.SIGKILL)
     try:
-        told = bench.communicate(timeout=30)[1]
+        told = bench.communicate(timeout=HANG_S)[1]
     except subprocess.TimeoutExpired:
         bench.kill()
-        told = "nothing for 30 s" + bench.communicate()[1]
+        told = f"nothing for {HANG_S} s" + bench.communicate()[1]
     expect(bench.returncode == 1 and f"gradweir-bench: {name} was killed by signal 9" in told, f"kill -9 of {name}: {bench.returncode}, {told}")
     expect(not any(map(alive, children)), f"kill -9 of {name}: children are left")
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT_MS = 20000, TENSORS = 4 };
+enum { WAIT_MS = 120000, TENSORS = 4 };
 
 /* Instead of common/device.c: the linker takes the first it finds. */
 const struct device *device_at(size_t i)

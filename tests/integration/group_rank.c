@@ -3,7 +3,9 @@
  *     group_rank ADDRESS IDENTITY RANK RANKS STEPS FILE BATCHES [keys FOLDER]
  *
  * A step has SAMPLES samples. RANKS > 0: this process is rank RANK and has its share of them by its
- * place, in a timeout of 4 s; it goes on when others are lost, and says so. RANKS 0: it is one
+ * place, within GROUP_RANK_TIMEOUT_MS and _PATIENCE_MS (60 s and 5 s); it goes on when others are
+ * lost, and says so. With GROUP_RANK_STOP, the name of a file, it goes on beyond STEPS until that
+ * file is there, which has the version at which all end. RANKS 0: it is one
  * worker and accumulates BATCHES batches, or pushes one. BATCHES of a rank: it accumulates as many.
  * With GROUP_RANK_PARTS each rank has columns of its own of tensor "a", and all work on the same
  * samples. Parameters at version STEPS go to FILE ("-": nowhere). Lines on stdout: "step VERSION
@@ -19,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TENSORS = 5, SAMPLES = 8, PATIENCE_MS = 20000 };
+enum { TENSORS = 5, SAMPLES = 8, PATIENCE_MS = 120000 };
 
 static const char *const names[TENSORS] = {"a", "b", "bias", "scale", "count"};
 static const uint64_t shapes[TENSORS][2] = {{601, 103}, {1, 70001}, {3, 0}, {0, 0}, {2, 0}};
@@ -196,6 +198,29 @@ static void alone(struct rank *rank, const gradweir_options *options, uint64_t s
 
 /* ---- One rank. ---- */
 
+static long number_of(const char *variable, long otherwise)
+{
+    const char *text = getenv(variable);
+    return text ? strtol(text, NULL, 10) : otherwise;
+}
+
+/* The version at which all end: it is written long before they are there, so that none misses it.
+ */
+static uint64_t last_step(uint64_t steps)
+{
+    const char *name = getenv("GROUP_RANK_STOP");
+    unsigned long long last = UINT64_MAX;
+    if (!name)
+        return steps;
+    FILE *file = fopen(name, "r");
+    if (!file)
+        return UINT64_MAX;
+    if (fscanf(file, "%llu", &last) != 1)
+        exit(1);
+    fclose(file);
+    return last;
+}
+
 static void join(struct rank *rank, gradweir_options *client, char **words)
 {
     client->rank = (uint32_t)strtoul(words[3], NULL, 10);
@@ -203,8 +228,8 @@ static void join(struct rank *rank, gradweir_options *client, char **words)
     gradweir_group_options options;
     gradweir_group_options_default(&options);
     options.client = client;
-    options.timeout_ms = 4000;
-    options.patience_ms = 1500;
+    options.timeout_ms = (uint32_t)number_of("GROUP_RANK_TIMEOUT_MS", 60000);
+    options.patience_ms = (uint32_t)number_of("GROUP_RANK_PATIENCE_MS", 5000);
     options.samples = getenv("GROUP_RANK_PARTS") ? GRADWEIR_SAMPLES_SHARED : GRADWEIR_SAMPLES_OWN;
     const gradweir_status status = gradweir_group_join(&options, &rank->group);
     if (status != GRADWEIR_OK) {
@@ -247,14 +272,13 @@ static void renew(struct rank *rank, gradweir_status status)
 
 static void together(struct rank *rank, uint64_t steps)
 {
-    const char *pause = getenv("GROUP_RANK_PAUSE_MS");
-    const long pause_ms = pause ? strtol(pause, NULL, 10) : 0;
+    const long pause_ms = number_of("GROUP_RANK_PAUSE_MS", 0);
     const struct timespec rest = {.tv_sec = pause_ms / 1000, .tv_nsec = pause_ms % 1000 * 1000000};
     gradweir_receipt receipt = {.version = 0};
     MUST(gradweir_group_offer(rank->group, PATIENCE_MS));
     for (uint64_t step = 0;;) {
         gradweir_status status = gradweir_group_pull(rank->group, &receipt);
-        if (status == GRADWEIR_OK && receipt.version >= steps)
+        if (status == GRADWEIR_OK && receipt.version >= last_step(steps))
             break;
         if (status == GRADWEIR_OK && receipt.version < step)
             continue; /* the step is not whole yet */

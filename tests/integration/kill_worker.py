@@ -16,18 +16,18 @@ def main():
     def note(text):
         os.write(notes, text.encode() + b"\n")
 
-    worker = library.Worker(ADDRESS, IDENTITY, SIZES, timeout_ms=20000, insecure=NETWORK,
+    worker = library.Worker(ADDRESS, IDENTITY, SIZES, insecure=NETWORK,
                             transport="tcp" if NETWORK else "auto").bind().offer()
     note(f"worker {IDENTITY}")
     number = 0
     while not os.path.exists(STOP):
-        worker.pull(30000)
+        worker.pull()
         number += 1
         for parameters, gradient in zip(worker.parameters, worker.gradients):
             gradient[number % len(gradient)] = 0.25 * parameters[number % len(parameters)] + 0.001 * (number % 7)
         note("push")
         try:
-            receipt = worker.wait(worker.send(1 + number % 3), 30000)
+            receipt = worker.push(1 + number % 3)
         except library.Failed as failed:
             if "its fate is not known here" not in str(failed):
                 raise

@@ -1,6 +1,7 @@
 """The client library through ctypes, and a server to talk to: for tests of whole processes."""
 import ctypes as c
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -8,6 +9,8 @@ import time
 BUILD = os.environ.get("GRADWEIR_BUILD", "build")
 VERDICTS = ["NONE", "ADMITTED", "STALE", "FUTURE", "NOT_FINITE", "MISMATCH", "CANCELLED", "QUEUE_FULL"]
 WORKER, READER = 1, 2
+HANG_S = 120  # whatever is waited for so long does not come: no machine is busy enough to need a tenth of it
+HANG_MS = 1000 * HANG_S
 
 
 class Options(c.Structure):
@@ -52,7 +55,7 @@ def check(status):
         raise Failed(status)
 
 
-def until(what, seconds=20):
+def until(what, seconds=HANG_S):
     """The first true answer of `what`, asked again and again."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -61,6 +64,23 @@ def until(what, seconds=20):
             return found
         time.sleep(0.01)
     raise TimeoutError("it did not happen")
+
+
+class Port:
+    """A port of loopback that nobody else is given while this lives: who is to listen there, again and again, finds it free.
+    It is bound and not listened on, and whoever listens has SO_REUSEADDR, as ours do; until then nobody answers there."""
+
+    def __init__(self):
+        self.keeper = socket.socket()
+        self.keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.keeper.bind(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.keeper.getsockname()[1]}"
+
+    def __enter__(self):
+        return self.address
+
+    def __exit__(self, *_):
+        self.keeper.close()
 
 
 def gone(pid):
@@ -75,7 +95,7 @@ def gone(pid):
 class Worker:
     """A model of named vectors, all in one worker."""
 
-    def __init__(self, address, identity="", sizes=(("w", 3000),), role=WORKER, timeout_ms=5000, progress=0,
+    def __init__(self, address, identity="", sizes=(("w", 3000),), role=WORKER, timeout_ms=HANG_MS, progress=0,
                  transport="auto", outstanding=1, keys="", insecure=False, feedback=0):
         self.client = c.c_void_p()
         self.names = [name for name, _ in sizes]
@@ -100,21 +120,21 @@ class Worker:
         check(lib.gradweir_bind(self.client, tensors, c.c_size_t(len(tensors))))
         return self
 
-    def offer(self, timeout_ms=5000):
+    def offer(self, timeout_ms=HANG_MS):
         check(lib.gradweir_offer(self.client, timeout_ms))
         return self
 
-    def wait(self, ticket, timeout_ms=5000):
+    def wait(self, ticket, timeout_ms=HANG_MS):
         receipt = Receipt()
         check(lib.gradweir_wait(self.client, ticket, timeout_ms, c.byref(receipt)))
         return receipt
 
-    def pull(self, timeout_ms=5000):
+    def pull(self, timeout_ms=HANG_MS):
         ticket = c.c_uint64()
         check(lib.gradweir_pull(self.client, c.byref(ticket)))
         return self.wait(ticket, timeout_ms).version
 
-    def pull_until(self, version, timeout_s=20):
+    def pull_until(self, version, timeout_s=HANG_S):
         end = time.monotonic() + timeout_s
         while self.pull() < version:
             if time.monotonic() > end:
@@ -133,7 +153,7 @@ class Worker:
 
     def status(self):
         text = c.create_string_buffer(65536)
-        check(lib.gradweir_status_json(self.client, 5000, text, c.c_size_t(len(text))))
+        check(lib.gradweir_status_json(self.client, HANG_MS, text, c.c_size_t(len(text))))
         return text.value.decode()
 
     def report(self, **numbers):
@@ -159,7 +179,7 @@ class Server:
         self.process = subprocess.Popen([os.path.join(BUILD, program), "--listen", listen, "--port-file",
                                          port_file, *arguments], stdout=subprocess.DEVNULL, stderr=self.log,
                                         env={**os.environ, **(environment or {})})
-        end = time.monotonic() + 10
+        end = time.monotonic() + HANG_S
         while not os.path.exists(port_file) and self.process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         self.address = None
@@ -185,7 +205,7 @@ class Server:
     def close(self):
         self.process.terminate()
         try:
-            self.process.wait(15)
+            self.process.wait(HANG_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

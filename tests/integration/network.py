@@ -43,7 +43,7 @@ class Network:
         """A process that keeps the name space alive."""
         holder = subprocess.Popen(["unshare", "-n", "sleep", "infinity"], stderr=subprocess.PIPE)
         self.holders[place] = holder
-        library.until(lambda: holder.poll() is not None or self.apart(holder.pid), 5)
+        library.until(lambda: holder.poll() is not None or self.apart(holder.pid))
         if holder.poll() is not None:
             raise OSError(holder.stderr.read().decode())
         self.inside(place, "ip", "link", "set", "lo", "up")
@@ -81,7 +81,7 @@ class Network:
 
     def output(self, place, *words):
         return subprocess.run(["nsenter", "-t", str(self.holders[place].pid), "-n", *words], capture_output=True, text=True,
-                              timeout=30)
+                              timeout=library.HANG_S)
 
     def point(self, sender, receiver, hardware=None):
         """Whatever sender has for receiver's address goes to its hardware, or to another one."""

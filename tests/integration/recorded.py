@@ -10,8 +10,8 @@ import ctypes as c
 import json
 import math
 import random
+import re
 import threading
-import time
 
 import library
 from library import VERDICTS, Server, Worker
@@ -20,7 +20,22 @@ SIZES = (("a", 5000), ("b", 333), ("c", 20000))
 LAW = ("--window", "4", "--stride", "2", "--decay", "exp", "--decay-beta", "0.8", "--optimizer", "adam", "--clip-average",
        "0.5", "--staleness-max", "4", "--samples-exponent", "0.5", "--learning-rate", "1e-3")
 WORKERS = 4
-PUSHES_MIN = 60  # of each worker, however late its thread comes: everybody's absence must show
+PUSHES_MIN, ADMITTED_MIN = 60, 10  # of each worker, however late its thread comes: everybody's absence must show
+
+
+def flushed(worker, heard):
+    """The status once a window was flushed and nothing waits for another flush, which would be one more version. A gradient
+    that no stride completes waits until it is flushed: one more, or two."""
+    def settled():
+        page = json.loads(worker.status())
+        return page if re.search(r" waits for (\d+) more of \1 gradients", str(page["waits"])) else None
+    for _ in range(2):
+        worker.pull()
+        heard(VERDICTS[worker.push().verdict])
+        page = library.until(settled)
+        if page["flushes"]:
+            break
+    return page
 
 
 class Run:
@@ -49,7 +64,7 @@ class Run:
     def work(self, i, worker):
         version, push = 0, 0
         version = self.pull(worker)
-        while version < self.versions or push < PUSHES_MIN:
+        while version < self.versions or push < PUSHES_MIN or self.heard[i].count("ADMITTED") < ADMITTED_MIN:
             push += 1
             for noise, gradient in zip(self.noise, worker.gradients):
                 c.memmove(gradient, noise, c.sizeof(noise))
@@ -66,31 +81,27 @@ class Run:
         except Exception as error:  # a thread's own would be lost
             self.faults.append(repr(error))
 
-    def flush(self, worker):
-        """A gradient that no stride completes waits until it is flushed: one more, or two."""
-        for _ in range(2):
-            self.pull(worker)
-            self.heard[0].append(VERDICTS[worker.push().verdict])
-            end = time.monotonic() + 4
-            while self.status["flushes"] == 0 and time.monotonic() < end:
-                time.sleep(0.02)
-                self.status = json.loads(worker.status())
-            if self.status["flushes"]:
-                return
+    def refuse(self, workers):
+        """Whatever happened by itself: one STALE, of version 0, and one NOT_FINITE, while nobody else pushes."""
+        ticket = c.c_uint64()
+        library.check(library.lib.gradweir_push_from(workers[3].client, c.c_uint64(1), c.c_uint64(0), c.byref(ticket)))
+        self.heard[3].append(VERDICTS[workers[3].wait(ticket).verdict])
+        self.pull(workers[1])
+        workers[1].gradients[2][19000] = math.nan
+        self.heard[1].append(VERDICTS[workers[1].push().verdict])
 
     def record(self, server):
         workers = [Worker(server.address, f"worker-{i}", sizes=SIZES).bind().offer() for i in range(WORKERS)]
         threads = [threading.Thread(target=self.guarded, args=pair, daemon=True) for pair in enumerate(workers)]
         for thread in threads:
             thread.start()
-        library.check(library.lib.gradweir_tune(workers[0].client, b"learning_rate", b"5e-4", 5000))
+        library.check(library.lib.gradweir_tune(workers[0].client, b"learning_rate", b"5e-4", library.HANG_MS))
         for thread in threads:
-            thread.join(120)
+            thread.join(2 * library.HANG_S)
             if thread.is_alive():
                 self.faults.append("a worker hangs")
-        self.status = json.loads(workers[0].status())
-        self.flush(workers[0])
-        self.status = json.loads(workers[0].status())
+        self.refuse(workers)
+        self.status = flushed(workers[0], self.heard[0].append)
         workers[0].pull_until(self.status["version"])
         self.version = self.pull(workers[0])
         self.digest = workers[0].digest()

@@ -2,7 +2,7 @@
 import ctypes as c
 import struct
 
-from library import Options, Receipt, Tensor, check, lib
+from library import HANG_MS, Options, Receipt, Tensor, check, lib
 
 PARAMETER, MOMENTS = 0, 1
 FLOAT32, BFLOAT16 = 0, 1
@@ -56,7 +56,7 @@ class Client:
         options = Options()
         lib.gradweir_options_default_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
         options.address, options.identity, options.role = address.encode(), identity.encode(), role
-        options.connect_timeout_ms, options.progress = 10000, more.get("progress", 0)
+        options.connect_timeout_ms, options.progress = HANG_MS, more.get("progress", 0)
         options.transport = more.get("transport", "auto").encode()
         check(lib.gradweir_open(c.byref(options), c.byref(self.client)))
         tensors = (Tensor * len(TENSORS))()
@@ -79,7 +79,7 @@ class Client:
                 else:
                     self.gradients[name][i][:] = (1.0, chance.uniform(-1, 1), 0.0)
 
-    def wait(self, ticket, timeout_ms=10000):
+    def wait(self, ticket, timeout_ms=HANG_MS):
         receipt = Receipt()
         check(lib.gradweir_wait(self.client, ticket, timeout_ms, c.byref(receipt)))
         return receipt

@@ -24,7 +24,7 @@
 /* Three blocks of 64 Ki elements, so that two servers share them, in tensors that no border suits.
  */
 enum { A = 300 * 211, B = 70001, C = 17, ELEMENTS = A + B + C + 1, WORKERS_MAX = 16 };
-enum { PATIENCE_MS = 20000, PAUSE_MAX_NS = 600000 };
+enum { PATIENCE_MS = 120000, PAUSE_MAX_NS = 600000 };
 
 struct worker {
     uint32_t index;

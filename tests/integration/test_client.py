@@ -3,10 +3,9 @@ import ctypes as c
 import json
 import math
 import select
-import time
 import unittest
 
-from library import VERDICTS, Failed, Options, Server, Worker, check, lib
+from library import VERDICTS, Failed, Options, Server, Worker, check, lib, until
 
 INVALID, STATE, FULL, REFUSED, FENCED = -1, -10, -8, -7, -6
 
@@ -140,17 +139,12 @@ class Happenings(WithServer):
         worker = self.ready("worker-0")
         events(worker)
         self.ready("worker-0")
-        seen, end = [], time.monotonic() + 10
-        while not seen and time.monotonic() < end:
-            seen = [event for event in events(worker)[0] if event[1] == "FENCED"]
+        seen = until(lambda: [event for event in events(worker)[0] if event[1] == "FENCED"])
         self.assertEqual(seen[0][2], FENCED)
         second = self.ready("worker-1")
         self.server.process.kill()
         self.server.process.wait()
-        kinds, end = [], time.monotonic() + 10
-        while "LOST" not in kinds and time.monotonic() < end:
-            kinds += [kind for _, kind, _, _ in events(second)[0]]
-        self.assertIn("LOST", kinds)
+        until(lambda: "LOST" in [kind for _, kind, _, _ in events(second)[0]])
 
 
 class Reports(WithServer):

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import unittest
 
-from library import BUILD, VERDICTS, Failed, Server, Worker, check, lib
+from library import BUILD, HANG_S, VERDICTS, Failed, Server, Worker, check, lib
 from test_parts import SHAPES, Rank
 
 ON, OFF = 1, 2
@@ -131,7 +131,7 @@ class Places(unittest.TestCase):
         sizes = {}
         for codec in ("float32",) + CODECS:
             told = subprocess.run([os.path.join(BUILD, "gradweirctl"), "plan", "--params", "50e6", "--gradient-dtype",
-                                   codec], capture_output=True, text=True, timeout=60)
+                                   codec], capture_output=True, text=True, timeout=HANG_S)
             self.assertEqual(told.returncode, 0, told.stderr)
             self.assertIn("slots of " + codec, told.stdout)
             sizes[codec] = float(told.stdout.split("slots of " + codec + " x ")[1].split()[0])
@@ -158,7 +158,7 @@ class Places(unittest.TestCase):
 
     def test_an_unknown_one_is_refused_with_the_list(self):
         told = subprocess.run([os.path.join(BUILD, "gradweir-server"), "--gradient-dtype", "int4"], capture_output=True,
-                              text=True, timeout=30)
+                              text=True, timeout=HANG_S)
         self.assertNotEqual(told.returncode, 0)
         self.assertIn("int8", told.stderr)
 
@@ -178,7 +178,7 @@ class Recordings(unittest.TestCase):
                 server.close()
                 for shards in ("1", "2", "3"):
                     told = subprocess.run([os.path.join(BUILD, "gradweirctl"), "replay", folder, "--shards", shards],
-                                          capture_output=True, text=True, timeout=60)
+                                          capture_output=True, text=True, timeout=HANG_S)
                     self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
                     self.assertIn(digest, told.stdout)
 
@@ -201,7 +201,7 @@ class Ranks(unittest.TestCase):
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(30)
+                thread.join(HANG_S)
             digest = None if errors else ranks[0].digest()
             for rank in ranks:
                 rank.close()

@@ -46,7 +46,7 @@ class Distrust(unittest.TestCase):
 
     def test_one_bit_is_refused_by_name_and_flipped_back_it_goes_on(self):
         self.kill_and_flip(1000)
-        self.assertEqual(self.server.process.wait(15), 2)
+        self.assertEqual(self.server.process.wait(library.HANG_S), 2)
         self.assertRegex(self.server.lines(), r"-shard-1: block 10 of optimizer state 2 \(tensor w\) is not what the killed "
                          r"process left there: .*It is not trained on. Remove the file to start anew")
         self.assertNotIn("shard 1 goes on in", self.server.lines())
@@ -65,7 +65,7 @@ class Distrust(unittest.TestCase):
 
     def test_who_says_off_takes_what_is_there(self):
         self.kill_and_flip(1000)
-        self.assertEqual(self.server.process.wait(15), 2)
+        self.assertEqual(self.server.process.wait(library.HANG_S), 2)
         with self.again("--arena_verify", "off") as server:
             library.until(lambda: "shard 1 goes on in" in server.lines())
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 import library
-from library import BUILD, Server, lib, until
+from library import BUILD, HANG_S, Server, lib, until
 
 STEPS = 12
 SERVER = ("--learning-rate", "0.01", "--stride", "1", "--window", "1", "--shards", "2")
@@ -40,7 +40,7 @@ class Rank:
     def lines(self, word):
         return [line for line in self.text().splitlines() if line.startswith(word)]
 
-    def end(self, seconds=60, code=0):
+    def end(self, seconds=HANG_S, code=0):
         try:
             got = self.process.wait(seconds)
         finally:
@@ -110,51 +110,62 @@ def parts():
             assert batches <= 1e-6, batches
 
 
-def started(address, ranks, steps, pause_ms=20):
-    group = [Rank(address, r, ranks, steps, pause_ms=pause_ms) for r in range(ranks)]
-    until(lambda: all(len(rank.lines("step")) > 3 for rank in group), 30)
+def started(address, ranks, pause_ms=20, **environment):
+    group = [Rank(address, r, ranks, pause_ms=pause_ms, **environment) for r in range(ranks)]
+    until(lambda: all(len(rank.lines("step")) > 3 for rank in group))
     return group
+
+
+def finish(group, stop):
+    """All of them end, at one version that is a hundred steps away for whoever is furthest."""
+    last = max(int(rank.lines("step")[-1].split()[1]) for rank in group) + 100
+    with open(stop + ".new", "w") as file:
+        file.write(str(last))
+    os.rename(stop + ".new", stop)
+    for rank in group:
+        rank.end()
 
 
 def killed():
     """kill -9: the others name it, go on as three, and take its successor in."""
     with Server(*MOMENTUM) as server:
-        group = started(server.address, 4, 400)
+        how = {"GROUP_RANK_STOP": os.path.join(server.folder.name, "stop")}
+        group = started(server.address, 4, **how)
         group[2].kill()
         at = time.monotonic()
-        until(lambda: all(group[r].lines("renewed") for r in (0, 1, 3)), 20)
+        until(lambda: all(group[r].lines("renewed") for r in (0, 1, 3)))
         print(f"killed: the others are renewed after {time.monotonic() - at:.2f} s")
         for r in (0, 1, 3):
             print("   ", "; ".join(group[r].lines("failed")))
             assert any("rank 2" in line for line in group[r].lines("failed")), group[r].text()[-1000:]
-        until(lambda: any("ranks 3" in line for line in group[0].lines("step")), 20)
-        group[2] = Rank(server.address, 2, 4, 400, pause_ms=20)
-        until(lambda: group[2].lines("step") and "ranks 4" in group[0].lines("step")[-1], 20)
+        until(lambda: any("ranks 3" in line for line in group[0].lines("step")))
+        group[2] = Rank(server.address, 2, 4, pause_ms=20, **how)
+        until(lambda: group[2].lines("step") and "ranks 4" in group[0].lines("step")[-1])
         print("   ", group[2].lines("step")[0])
-        for rank in group:
-            rank.end(60)
+        finish(group, how["GROUP_RANK_STOP"])
         assert server.close() == 0
 
 
 def stopped():
-    """SIGSTOP: the others go on within the deadline of 4 s; it comes back by itself when it goes on."""
+    """SIGSTOP: the others go on after the deadline of 8 s; it comes back by itself when it goes on."""
     with Server(*MOMENTUM) as server:
-        group = started(server.address, 3, 500)
+        how = {"GROUP_RANK_STOP": os.path.join(server.folder.name, "stop"), "GROUP_RANK_TIMEOUT_MS": "8000",
+               "GROUP_RANK_PATIENCE_MS": "3000"}
+        group = started(server.address, 3, **how)
         group[1].kill(signal.SIGSTOP)
         at = time.monotonic()
-        until(lambda: all(group[r].lines("renewed") for r in (0, 2)), 20)
+        until(lambda: all(group[r].lines("renewed") for r in (0, 2)))
         took = time.monotonic() - at
         print(f"stopped: the others are renewed after {took:.2f} s")
         for r in (0, 2):
             print("   ", "; ".join(group[r].lines("failed")))
             behind = re.search(r"rank 1 of 3: step .*?, ([0-9.]+) s behind", group[r].text())
             assert behind and 3 < float(behind[1]) < took + 1, f"{took}: {group[r].text()[-1000:]}"
-        until(lambda: any("ranks 2" in line for line in group[0].lines("step")), 20)
+        until(lambda: any("ranks 2" in line for line in group[0].lines("step")))
         group[1].kill(signal.SIGCONT)
-        until(lambda: "ranks 3" in group[0].lines("step")[-1], 20)
+        until(lambda: "ranks 3" in group[0].lines("step")[-1])
         print("   ", "; ".join(group[1].lines("failed") + group[1].lines("renewed")))
-        for rank in group:
-            rank.end(60)
+        finish(group, how["GROUP_RANK_STOP"])
         assert server.close() == 0
 
 
@@ -167,17 +178,20 @@ def held(rank):
 def again(rounds=8):
     """One is killed and comes back, again and again: the others neither hang nor grow."""
     with Server(*MOMENTUM) as server:
-        group = started(server.address, 3, 100000, pause_ms=5)
+        how = {"GROUP_RANK_STOP": os.path.join(server.folder.name, "stop"), "GROUP_RANK_PATIENCE_MS": "1500"}
+        group = started(server.address, 3, pause_ms=5, **how)
         for number in range(rounds):
             group[2].kill()
-            until(lambda: len(group[0].lines("renewed")) > number and len(group[1].lines("renewed")) > number, 20)
-            group[2] = Rank(server.address, 2, 3, 100000, pause_ms=5)
-            until(lambda: len(group[2].lines("step")) > 3, 20)
-            now = held(group[0])
+            until(lambda: len(group[0].lines("renewed")) > number and len(group[1].lines("renewed")) > number)
+            group[2] = Rank(server.address, 2, 3, pause_ms=5, **how)
+            until(lambda: len(group[2].lines("step")) > 3)
             if number == 2:
-                first = now
-        print(f"kB, descriptors, threads of rank 0 after 3 rounds: {first}, after {rounds}: {now}")
-        assert now[0] < first[0] + 4096 and now[1] <= first[1] and now[2] <= first[2]
+                first = held(group[0])
+
+        def no_more():  # what is closed may take a moment to be gone
+            now = held(group[0])
+            return now if now[0] < first[0] + 4096 and now[1] <= first[1] and now[2] <= first[2] else None
+        print(f"kB, descriptors, threads of rank 0 after 3 rounds: {first}, after {rounds}: {until(no_more)}")
         for rank in group:
             rank.kill()
             rank.process.wait()
@@ -194,7 +208,7 @@ def refused():
     lib.gradweir_options_default_sized(c.byref(client), c.c_size_t(c.sizeof(client)))
     lib.gradweir_group_options_default_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
     options.client, client.identity, client.group = c.cast(c.byref(client), c.c_void_p), b"refused", b"one"
-    options.timeout_ms, options.patience_ms = 1000, 200
+    options.timeout_ms, options.patience_ms, client.connect_timeout_ms = 1000, 200, 10 * HANG_S * 1000
 
     def says(status, part):
         told = lib.gradweir_last_error().decode()
@@ -202,7 +216,8 @@ def refused():
 
     client.address, begun = b"127.0.0.1:1", time.monotonic()
     says(lib.gradweir_group_join(c.byref(options), c.byref(group)), "nobody answers")
-    assert time.monotonic() - begun < 5, "within timeout_ms, not connect_timeout_ms"
+    assert time.monotonic() - begun < HANG_S, "within timeout_ms, not connect_timeout_ms"
+    options.timeout_ms = HANG_S * 1000
     with Server(*MOMENTUM) as server:
         client.address = server.address.encode()
         for rank, ranks in ((0, 0), (2, 2), (0, 17), (0, 1 << 31), (0xffffffff, 0)):
@@ -232,25 +247,25 @@ def refused():
 def strange():
     """A rank that never comes, one that counts otherwise, one that is there twice: a status and a sentence."""
     with Server(*MOMENTUM) as server:
-        group = [Rank(server.address, r, 3) for r in (0, 1)]
+        group = [Rank(server.address, r, 3, GROUP_RANK_TIMEOUT_MS="8000", GROUP_RANK_PATIENCE_MS="3000") for r in (0, 1)]
         for rank in group:
-            rank.end(20, 2)
+            rank.end(code=2)
             print("   ", rank.text().strip())
             assert "join -2" in rank.text() and "rank 2 of 3 of group never came" in rank.text()
         group = [Rank(server.address, 0, 2), Rank(server.address, 1, 3)]
         for rank in group:
-            rank.end(20, 2)
+            rank.end(code=2)
             print("   ", rank.text().strip())
             assert "join -5" in rank.text() and "do not agree" in rank.text()
-        first = Rank(server.address, 0, 2)
-        time.sleep(1)
-        second = Rank(server.address, 0, 2)
-        second.end(20, 2)
+        twins = [Rank(server.address, 0, 2) for _ in range(2)]
+        second = until(lambda: next((rank for rank in twins if rank.process.poll() is not None), None))  # whoever it is
+        second.end(code=2)
         print("   ", second.text().strip())
         assert "join -1" in second.text() and "rank 0 of 2 of group is here already" in second.text()
         last = Rank(server.address, 1, 2)
-        first.end()
-        last.end()
+        for rank in (*twins, last):
+            if rank is not second:
+                rank.end()
         assert server.close() == 0
 
 
@@ -258,15 +273,15 @@ def trains(seeds=(1,)):
     """CartPole by 2 groups of 2 ranks; and with a rank that is killed."""
     trainer = [os.path.join(BUILD, "gradweir-train"), "--workers", "4", "--ranks", "2"]
     for seed in seeds:
-        run = subprocess.run(trainer + ["--seed", str(seed)], capture_output=True, text=True, timeout=250)
+        run = subprocess.run(trainer + ["--seed", str(seed)], capture_output=True, text=True, timeout=6 * HANG_S)
         print(f"seed {seed}:", run.stdout.strip().splitlines()[-1], flush=True)
         assert run.returncode == 0, run.stdout + run.stderr
     run = subprocess.run(trainer + ["--seed", "7", "--kill-worker", "1", "2", "--patience", "20", "--max-steps", "150000"],
-                         capture_output=True, text=True, timeout=250)
+                         capture_output=True, text=True, timeout=6 * HANG_S)
     print("killed:", run.stdout.strip().splitlines()[-1])
     assert run.returncode in (0, 1) and ": whole" in run.stdout, run.stdout + run.stderr
     assert "rank 1 of 2" in run.stderr, run.stderr
-    run = subprocess.run(trainer[:1] + ["--workers", "3", "--ranks", "2"], capture_output=True, text=True, timeout=20)
+    run = subprocess.run(trainer[:1] + ["--workers", "3", "--ranks", "2"], capture_output=True, text=True, timeout=HANG_S)
     assert run.returncode == 2 and "cannot be parted" in run.stderr
 
 

@@ -21,7 +21,8 @@ import time
 import library
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SHARDS, WORKERS, HANG_S, STOP_S = 2, 3, 60, 1.5
+SHARDS, WORKERS, STOP_S = 2, 3, 1.5
+HANG_S = library.HANG_S
 
 
 class Workers:
@@ -193,9 +194,9 @@ def run(options, folder):
                 print(f"{number + 1} kills, {len(watch.done)} receipts", flush=True)
         workers.finish()
         watch.ended.set()
-        reader = library.Worker(server.address, role=library.READER, sizes=(), timeout_ms=20000)
+        reader = library.Worker(server.address, role=library.READER, sizes=())
         library.check(library.lib.gradweir_bind(reader.client, None, 0))
-        version = reader.pull(20000)
+        version = reader.pull()
         digest = reader.digest()
         reader.close()
         code = server.close()

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import unittest
 
-from library import BUILD, VERDICTS, Server, Worker
+from library import BUILD, HANG_S, VERDICTS, Server, Worker
 
 SIZES = (("a", 40), ("b", 70000), ("c", 1), ("d", 30000))  # tensors within a block, over block and shard borders
 RATE, DECAY, EPS, BETA1, BETA2 = 0.01, 0.1, 1e-6, 0.9, 0.999
@@ -60,7 +60,7 @@ class Lamb(unittest.TestCase):
             for shards in ("1", "2", "3"):
                 for simd in ("scalar", "auto"):
                     told = subprocess.run([os.path.join(BUILD, "gradweir-server"), "replay", record, "--shards", shards,
-                                           "--simd", simd], capture_output=True, text=True, timeout=60)
+                                           "--simd", simd], capture_output=True, text=True, timeout=HANG_S)
                     self.assertEqual(told.returncode, 0, told.stderr)
                     self.assertIn(f"digest {digest}", told.stdout)
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from library import BUILD, READER, Failed, Options, Server, Tensor, Worker, check, lib
+from library import BUILD, HANG_S, READER, Failed, Options, Server, Tensor, Worker, check, lib
 
 INVALID, MISMATCH, REFUSED, NO_MEMORY = -1, -5, -7, -11
 
@@ -118,10 +118,10 @@ class Models(WithServer):
         self.refused(INVALID, "auto, posix, tcp or rc", lambda: self.opened("t", transport="foo"))
 
     def test_a_model_beyond_the_machines_memory_is_refused_at_once(self):
-        worker = self.opened("b", timeout_ms=1500)
+        worker = self.opened("b")
         began = time.monotonic()
         self.refused(NO_MEMORY, "this machine has", self.bind, worker, self.tensor(worker, shape=(c.c_uint64 * 8)(1 << 39)))
-        self.assertLess(time.monotonic() - began, 1)
+        self.assertLess(time.monotonic() - began, HANG_S / 2)
 
 
 class Tuning(WithServer):
@@ -129,7 +129,7 @@ class Tuning(WithServer):
         self.opened("a").bind().offer()
         other = self.opened("other", sizes=(("w", 17),))
         self.refused(MISMATCH, "w", other.bind)
-        status = lib.gradweir_tune(other.client, b"learning_rate", b"0.5", 3000)
+        status = lib.gradweir_tune(other.client, b"learning_rate", b"0.5", 10000)
         self.assertEqual(status, MISMATCH)
         time.sleep(0.3)
         self.assertNotIn("tuned:", self.server.lines())
@@ -155,9 +155,9 @@ class Keys(unittest.TestCase):
             for keys in (there, ""):
                 began = time.monotonic()
                 with self.assertRaises(Failed) as caught:
-                    Worker(server.address, "w", keys=keys, timeout_ms=15000)
+                    Worker(server.address, "w", keys=keys, timeout_ms=1000 * HANG_S)
                 self.assertEqual(caught.exception.status, REFUSED, caught.exception)
-                self.assertLess(time.monotonic() - began, 5)
+                self.assertLess(time.monotonic() - began, HANG_S / 2)
             stranger = os.path.join(folder, "stranger")
             os.mkdir(stranger)
             for name, source in (("server.public", here), ("w.secret", there), ("w.public", there)):
@@ -166,15 +166,15 @@ class Keys(unittest.TestCase):
                 os.chmod(os.path.join(stranger, name), 0o600)
             began = time.monotonic()
             with self.assertRaises(Failed) as caught:
-                Worker(server.address, "w", keys=stranger, timeout_ms=15000)
+                Worker(server.address, "w", keys=stranger)
             self.assertIn("not in its table of keys", str(caught.exception))
-            self.assertLess(time.monotonic() - began, 5)
+            self.assertLess(time.monotonic() - began, HANG_S / 2)
             Worker(server.address, "w", keys=here).close()
 
 
 def ran(program, *arguments, stdout=subprocess.DEVNULL):
     done = subprocess.run([os.path.join(BUILD, program), *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True,
-                          timeout=20)
+                          timeout=HANG_S)
     return done.returncode, done.stderr
 
 

@@ -63,7 +63,7 @@ class Cuts(unittest.TestCase):
     def admitted(self, name):
         return self.lines(name + ".notes").count(" ADMITTED ") if os.path.exists(self.path(name + ".notes")) else 0
 
-    def goes_on(self, *names, count=20, seconds=30):
+    def goes_on(self, *names, count=20, seconds=library.HANG_S):
         """Each of them has so many gradients admitted from now on."""
         before = {name: self.admitted(name) for name in names}
         for name in names:
@@ -83,10 +83,10 @@ class Cuts(unittest.TestCase):
         """Once what was under way is through; meanwhile the others go on. Of one that was admitted before, the receipt may
         have gone the way that is cut off: it is asked for again, and comes."""
         library.until(lambda: self.during(1, name) == [0])
-        got, *rest = self.during(seconds, name, *others)
-        self.assertLessEqual(got, at_most)
-        for count in rest:
-            self.assertGreater(count, 5)
+        before = self.admitted(name)
+        time.sleep(seconds)
+        self.goes_on(*others)
+        self.assertLessEqual(self.admitted(name) - before, at_most)
 
     def status(self, place="b"):
         done = self.net.output(place, TOOL, "status", "--servers", "10.77.0.1:7070", "--json", "on", "--insecure", "on")
@@ -102,7 +102,7 @@ class Cuts(unittest.TestCase):
         """Everybody ends in order, and the log and the workers' notes tell the same story (audit.py)."""
         open(self.path("stop"), "w").close()
         for name in ("a", "b"):
-            self.assertEqual(self.processes[name].wait(30), 0, self.lines(name))
+            self.assertEqual(self.processes[name].wait(library.HANG_S), 0, self.lines(name))
         audit = subprocess.run([sys.executable, os.path.join(HERE, "audit.py"), self.path("recording"), self.path("a.notes"),
                                 self.path("b.notes")], capture_output=True, text=True)
         self.assertEqual(audit.returncode, 0, audit.stdout + audit.stderr)
@@ -128,9 +128,10 @@ class Cuts(unittest.TestCase):
             self.net.cut(sender, receiver)
             self.nothing_comes(2, "b")
             before = {place: self.busy_s(place) for place in ("coordinator", "shard0", "shard1")}
+            begin = time.monotonic()
             self.nothing_comes(2, "a")
             for place, busy in before.items():
-                self.assertLess(self.busy_s(place) - busy, 1.5, f"{place} runs in circles")
+                self.assertLess(self.busy_s(place) - busy, (time.monotonic() - begin) / 2, f"{place} runs in circles")
             self.net.heal(sender, receiver)
             self.goes_on("a", "b")
         self.all_told()
@@ -152,12 +153,10 @@ class Cuts(unittest.TestCase):
         self.coordinator("second")
         self.goes_on("a", "b")
         self.processes["coordinator"].send_signal(signal.SIGCONT)
-        before = [self.admitted(name) for name in ("a", "b")]
-        time.sleep(1)
-        self.assertGreater(self.admitted("a"), before[0], "the second one goes on")
+        self.goes_on("a", "b")  # by the second one
         for place in others:  # and now its members are led back to the first one
             self.net.point(place, "coordinator")
-        self.assertNotEqual(self.processes["coordinator"].wait(30), 0)
+        self.assertNotEqual(self.processes["coordinator"].wait(library.HANG_S), 0)
         self.assertIn("epoch 1 is over: a shard follows another coordinator, in epoch 2", self.lines("coordinator"))
         for place in others:
             self.net.point(place, "second")
@@ -215,7 +214,7 @@ class Supervised(unittest.TestCase):
         self.assertIsNone(self.first.poll())
         self.assertFalse(any(library.gone(pid) for pid in shards))
         self.first.terminate()
-        self.assertEqual(self.first.wait(15), 0)
+        self.assertEqual(self.first.wait(library.HANG_S), 0)
         self.assertTrue(all(library.gone(pid) for pid in shards))
         self.assertEqual(sum("-shard-" in name for name in os.listdir(self.net.folder.name)), 2, "their memory stays")
 

@@ -7,28 +7,33 @@ import subprocess
 import tempfile
 import unittest
 
-from library import BUILD, VERDICTS, Failed, Server, Worker
+from library import BUILD, HANG_S, VERDICTS, Failed, Server, Worker
 
 
 def refusal(*arguments):
     result = subprocess.run([os.path.join(BUILD, "gradweir-server"), "--listen", "127.0.0.1:0", *arguments],
-                            capture_output=True, text=True, timeout=20)
+                            capture_output=True, text=True, timeout=HANG_S)
     return result.returncode, result.stderr
 
 
-def free_ports(count):
-    """A range of so many that nobody has, for now."""
-    for first in range(21000, 32000, 16):
-        taken = [socket.socket() for _ in range(count)]
+def port_range(test, *taken):
+    """The first of so many ports that nobody has but us, until the test ends. Those that are not to be had are listened on;
+    the others are bound, and who listens with SO_REUSEADDR, as servers do, finds them free."""
+    for first in range(21000 + os.getpid() % 500 * 16, 32000, 16):
+        ours = [socket.socket() for _ in taken]
         try:
-            for i, one in enumerate(taken):
+            for i, (one, listens) in enumerate(zip(ours, taken)):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, not listens)
                 one.bind(("127.0.0.1", first + i))
-            return first
+                if listens:
+                    one.listen()
         except OSError:
-            continue
-        finally:
-            for one in taken:
+            for one in ours:
                 one.close()
+            continue
+        for one in ours:
+            test.addCleanup(one.close)
+        return first
     raise AssertionError("no free ports")
 
 
@@ -82,29 +87,23 @@ class Ports(unittest.TestCase):
     works = Places.works
 
     def test_shards_take_the_ports_of_the_range_that_are_free(self):
-        first = free_ports(4)
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", first + 1))
-            taken.listen()
-            server = self.enterContext(Server("--shards", "2", "--data-ports", f"{first}-{first + 3}"))
-            shards = self.works(server.address)
+        first = port_range(self, False, True, False, False)
+        server = self.enterContext(Server("--shards", "2", "--data-ports", f"{first}-{first + 3}"))
+        shards = self.works(server.address)
         ports = {int(address.rpartition(":")[2]) for address in shards}
         self.assertEqual(len(ports), 2)
         self.assertLessEqual(ports, {first, first + 2, first + 3})
 
     def test_a_range_without_a_free_port_is_named_with_the_reason(self):
-        first = free_ports(2)
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", first))
-            one.listen()
-            code, text = refusal("--shards", "2", "--data-ports", f"{first}-{first + 1}")
-            self.assertEqual(code, 2)
-            for part in (f"data_ports {first}-{first + 1}", "none is free", "Address already in use"):
-                self.assertIn(part, text)
-            code, text = refusal("--data-ports", str(first))
-            self.assertEqual(code, 2)
-            for part in (f"127.0.0.1:{first}", "Address already in use"):
-                self.assertIn(part, text)
+        first = port_range(self, True, False)
+        code, text = refusal("--shards", "2", "--data-ports", f"{first}-{first + 1}")
+        self.assertEqual(code, 2)
+        for part in (f"data_ports {first}-{first + 1}", "none is free", "Address already in use"):
+            self.assertIn(part, text)
+        code, text = refusal("--data-ports", str(first))
+        self.assertEqual(code, 2)
+        for part in (f"127.0.0.1:{first}", "Address already in use"):
+            self.assertIn(part, text)
 
     def test_what_is_no_range_is_refused(self):
         for bad in ("7100-7000", "70000", "a", "7000-", "-7000", "7000-7001-7002", "0-7"):

@@ -5,14 +5,14 @@ import math
 import os
 import select
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
 import time
 import unittest
 
-from library import BUILD, READER, VERDICTS, Failed, Server, Worker
+from library import BUILD, HANG_S, READER, VERDICTS, Failed, Port, Server, Worker, until
+from recorded import flushed
 
 
 def instructions():
@@ -28,17 +28,18 @@ def instructions():
 
 
 def run(*arguments):
-    return subprocess.run([os.path.join(BUILD, arguments[0]), *arguments[1:]], capture_output=True, text=True, timeout=60)
+    return subprocess.run([os.path.join(BUILD, arguments[0]), *arguments[1:]], capture_output=True, text=True,
+                          timeout=HANG_S)
 
 
 class Bounded(unittest.TestCase):
-    """A test that hangs fails after a minute, and then what it started is killed."""
+    """A test that hangs fails, and then what it started is killed."""
 
     def setUp(self):
         def stop(*_):
-            raise TimeoutError("the test took longer than 60 s")
+            raise TimeoutError(f"the test took longer than {2 * HANG_S} s")
         signal.signal(signal.SIGALRM, stop)
-        signal.alarm(60)
+        signal.alarm(2 * HANG_S)
         self.addCleanup(signal.alarm, 0)
 
 
@@ -141,21 +142,18 @@ class Deaths(WithServer):
         victim = subprocess.Popen(["python3", "-c", script, os.path.dirname(__file__), self.server.address],
                                   stdout=subprocess.PIPE)
         try:
-            self.assertTrue(select.select([victim.stdout], [], [], 20)[0], "the second worker pushed nothing")
+            self.assertTrue(select.select([victim.stdout], [], [], HANG_S)[0], "the second worker pushed nothing")
             self.assertEqual(json.loads(worker.status())["workers_live"], 2)
         finally:
             victim.kill()
-            victim.wait(10)
+            victim.wait()
             victim.stdout.close()
-        # The lease of 2 s runs from the last sign of life; half a second more is for a busy machine.
-        end = time.monotonic() + 2.5
-        pushes, live = 0, 2
-        while live == 2 and time.monotonic() < end:
+
+        def alone():
             self.assertEqual(VERDICTS[worker.push().verdict], "ADMITTED")
             worker.pull()
-            pushes += 1
-            live = json.loads(worker.status())["workers_live"]
-        self.assertEqual(live, 1, f"after the lease and {pushes} pushes of the other")
+            return json.loads(worker.status())["workers_live"] == 1
+        until(alone)  # when its lease is over
         third = self.ready("worker-2")
         self.assertEqual(VERDICTS[third.push().verdict], "ADMITTED")
 
@@ -172,34 +170,42 @@ class Deaths(WithServer):
 class Queue(Bounded):
     workers, outstanding, rounds = 4, 4, 50
 
-    def push_hard(self, queue):
-        """4 workers with 4 pushes each under way at once; the status afterwards, and the verdicts that they heard."""
-        server = self.enterContext(Server("--shards", "2", "--optimizer", "sgd", "--queue", str(queue), "--staleness-max",
-                                          "1000"))
+    def push_hard(self, queue, full):
+        """4 workers with 4 pushes each under way at once; the status afterwards, and the verdicts that they heard. One shard
+        stands still until the status is `full`, so that all pushes are under way at once however fast the servers are."""
+        common = ("--shards", "2", "--optimizer", "sgd", "--queue", str(queue), "--staleness-max", "1000", "--lease", "10min",
+                  "--heartbeat", "1min", "--place-patience", "10min", "--push-patience", "10min")
+        server = self.enterContext(Server(*common, "--shards-elsewhere", "on"))
+        shards = [start_shard(self, server.address, i, *common) for i in range(2)]
         workers = [Worker(server.address, f"worker-{i}", outstanding=self.outstanding).bind().offer()
                    for i in range(self.workers)]
+        for worker in workers:
+            worker.pull()
+        reader = Worker(server.address, "reader", role=READER, sizes=())
         heard = [[] for _ in workers]
 
         def work(worker, verdicts):
-            worker.pull()
             for _ in range(self.rounds):
                 tickets = [worker.send() for _ in range(self.outstanding)]
-                verdicts += [VERDICTS[worker.wait(ticket, 20000).verdict] for ticket in tickets]
+                verdicts += [VERDICTS[worker.wait(ticket).verdict] for ticket in tickets]
                 worker.pull()
         threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in zip(workers, heard)]
+        shards[1].send_signal(signal.SIGSTOP)
         for thread in threads:
             thread.start()
+        until(lambda: full(json.loads(reader.status())))
+        shards[1].send_signal(signal.SIGCONT)
         for thread in threads:
-            thread.join(60)
+            thread.join(HANG_S)
             self.assertFalse(thread.is_alive())
         status = json.loads(workers[0].status())
-        for worker in workers:
+        for worker in (reader, *workers):
             worker.close()
         self.assertEqual(server.close(), 0)
         return status, sum(heard, [])
 
     def test_the_queue_is_never_above_its_bound_and_every_push_has_a_verdict(self):
-        status, heard = self.push_hard(4)
+        status, heard = self.push_hard(4, lambda page: page["queue_peak"] == 4 and page["waiting"] > 0)
         self.assertEqual(len(heard), self.workers * self.outstanding * self.rounds)
         heard.append("ADMITTED")  # the offer of the first parameters goes the way of a push
         self.assertEqual(status["pushes"], len(heard))
@@ -209,7 +215,7 @@ class Queue(Bounded):
         self.assertLessEqual(status["queue_peak"], 4)
 
     def test_the_same_pushes_fill_a_longer_queue_further(self):
-        self.assertGreater(self.push_hard(32)[0]["queue_peak"], 4)
+        self.push_hard(32, lambda page: page["queue_peak"] > 4)
 
 
 class Replay(Bounded):
@@ -230,17 +236,7 @@ class Replay(Bounded):
                     worker.push(1 + step % 3)
                     if i == 0 or step % 8 == 0:
                         worker.pull()
-            # A gradient that no stride completes waits until it is flushed: one more, or two.
-            for _ in range(2):
-                workers[0].pull()
-                workers[0].push()
-                end = time.monotonic() + 4
-                log = json.loads(workers[0].status())
-                while log["flushes"] == 0 and time.monotonic() < end:
-                    time.sleep(0.05)
-                    log = json.loads(workers[0].status())
-                if log["flushes"]:
-                    break
+            log = flushed(workers[0], lambda verdict: None)
             workers[0].pull_until(log["version"])
             digest = workers[0].digest()
             for worker in workers:
@@ -255,6 +251,14 @@ class Replay(Bounded):
                     self.assertIn(f"digest {digest}", told.stdout)
 
 
+def start_shard(test, address, index, *arguments):
+    shard = subprocess.Popen([os.path.join(BUILD, "gradweir-server"), *arguments, "--shard", str(index), "--coordinator",
+                              address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    test.addCleanup(shard.wait)
+    test.addCleanup(shard.kill)
+    return shard
+
+
 def resident_mib(process):
     with open(f"/proc/{process.pid}/status") as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS"))
@@ -265,12 +269,7 @@ class StoppedShard(Bounded):
         super().setUp()
         common = ["--shards", "2", "--optimizer", "sgd", "--learning-rate", "0.01", "--queue", "4"]
         self.server = self.enterContext(Server(*common, "--shards-elsewhere", "on"))
-        self.shards = [subprocess.Popen([os.path.join(BUILD, "gradweir-server"), *common, "--shard", str(i),
-                                         "--coordinator", self.server.address], stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL) for i in range(2)]
-        for shard in self.shards:
-            self.addCleanup(shard.wait)
-            self.addCleanup(shard.kill)
+        self.shards = [start_shard(self, self.server.address, i, *common) for i in range(2)]
         self.workers = [Worker(self.server.address, f"worker-{i}", sizes=(("w", 200000),)).bind().offer()
                         for i in range(4)]
         for worker in self.workers:
@@ -279,7 +278,7 @@ class StoppedShard(Bounded):
     def rounds(self, count):
         def work(worker):
             for _ in range(count):
-                self.assertEqual(VERDICTS[worker.wait(worker.send(1), 20000).verdict], "ADMITTED")
+                self.assertEqual(VERDICTS[worker.push().verdict], "ADMITTED")
                 worker.pull()
         threads = [threading.Thread(target=work, args=(worker,)) for worker in self.workers]
         for thread in threads:
@@ -301,38 +300,34 @@ class StoppedShard(Bounded):
         self.assertEqual(status["verdicts"]["ADMITTED"], 4 * 350 + 1)  # and the first parameters
         self.assertEqual(status["pushes"], sum(status["verdicts"].values()))
         for shard, mib in zip(self.shards, before):
-            self.assertLess(resident_mib(shard), mib + 4)
+            # What is kept of each push would be 400 MiB; the transport may take some more buffers.
+            self.assertLess(resident_mib(shard), mib + 32)
 
     def test_a_killed_shard_is_named_to_whoever_waits_in_bounded_time(self):
         self.shards[1].kill()
         self.shards[1].wait()
-        begin = time.monotonic()
-        with self.assertRaises(Failed) as caught:
-            self.workers[0].wait(self.workers[0].send(1), 2000)
-        self.assertEqual(caught.exception.status, -2)
-        self.assertIn("shard 1", str(caught.exception))
-        self.assertLess(time.monotonic() - begin, 10)
+        ticket = self.workers[0].send(1)
+
+        def named():  # as soon as the worker has heard of it, which may be later than a first deadline
+            with self.assertRaises(Failed) as caught:
+                self.workers[0].wait(ticket, 1000)
+            self.assertEqual(caught.exception.status, -2)
+            return "shard 1" in str(caught.exception)
+        until(named)
 
 
 class WithoutServer(Bounded):
     def test_coordinator_and_shards_may_be_processes_of_their_own(self):
         common = ["--shards", "2", "--optimizer", "sgd", "--learning-rate", "0.1"]
         server = self.enterContext(Server(*common, "--shards-elsewhere", "on"))
-        shards = [subprocess.Popen([os.path.join(BUILD, "gradweir-server"), *common, "--shard", str(i), "--coordinator",
-                                    server.address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                  for i in range(2)]
-        try:
-            worker = Worker(server.address, "worker-0").bind().offer()
-            worker.pull()
-            self.assertEqual(VERDICTS[worker.push().verdict], "ADMITTED")
-            worker.close()
-            self.assertEqual(server.close(), 0)
-            for shard in shards:
-                self.assertEqual(shard.wait(20), 0)
-        finally:
-            for shard in shards:
-                shard.kill()
-                shard.wait()
+        shards = [start_shard(self, server.address, i, *common) for i in range(2)]
+        worker = Worker(server.address, "worker-0").bind().offer()
+        worker.pull()
+        self.assertEqual(VERDICTS[worker.push().verdict], "ADMITTED")
+        worker.close()
+        self.assertEqual(server.close(), 0)
+        for shard in shards:
+            self.assertEqual(shard.wait(HANG_S), 0)
 
     def test_an_absent_server_is_unreachable_by_name_in_bounded_time(self):
         begin = time.monotonic()
@@ -340,19 +335,16 @@ class WithoutServer(Bounded):
             Worker("127.0.0.1:1", timeout_ms=500)
         self.assertEqual(caught.exception.status, -3)
         self.assertIn("127.0.0.1:1", str(caught.exception))
-        self.assertLess(time.monotonic() - begin, 2)
+        self.assertLess(time.monotonic() - begin, HANG_S)
 
     def test_a_worker_started_first_connects_when_the_server_appears(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = "127.0.0.1:%d" % probe.getsockname()[1]
+        address = self.enterContext(Port())
         found = []
-        thread = threading.Thread(target=lambda: found.append(Worker(address, "worker-0", timeout_ms=10000)),
-                                  daemon=True)
+        thread = threading.Thread(target=lambda: found.append(Worker(address, "worker-0")), daemon=True)
         thread.start()
         time.sleep(0.3)
         server = self.enterContext(Server(listen=address))
-        thread.join(30)
+        thread.join(HANG_S)
         self.assertEqual(len(found), 1)
         found[0].bind().offer()
         found[0].close()

@@ -9,10 +9,11 @@ import signal
 import struct
 import subprocess
 import threading
+import time
 import unittest
 
 import test_parts
-from library import READER, Failed, Server, Worker, check, lib
+from library import HANG_MS, HANG_S, READER, Failed, Server, Worker, check, lib, until
 from slices import (BFLOAT16, FLOAT32, PARAMETER, SGD, TENSORS, Box, Client, PullOptions, cut, elements, some_boxes,
                     to_bfloat16, wanted)
 
@@ -23,9 +24,9 @@ TIMEOUT, UNREACHABLE = -2, -3
 class Bounded(unittest.TestCase):
     def setUp(self):
         def stop(*_):
-            raise TimeoutError("the test took longer than 120 s")
+            raise TimeoutError(f"the test took longer than {2 * HANG_S} s")
         signal.signal(signal.SIGALRM, stop)
-        signal.alarm(120)
+        signal.alarm(2 * HANG_S)
         self.addCleanup(signal.alarm, 0)
 
     def ready(self, server, **more):
@@ -34,7 +35,7 @@ class Bounded(unittest.TestCase):
             for i in range(len(worker.memory[name])):
                 if kind == PARAMETER:
                     worker.memory[name][i] = chance.uniform(-2, 2)
-        check(lib.gradweir_offer(worker.client, 10000))
+        check(lib.gradweir_offer(worker.client, HANG_MS))
         worker.pull()
         return worker
 
@@ -146,15 +147,16 @@ class Ahead(Bounded):
     """Bound memory is written while a large pull is still arriving, and a wait that fails undoes it."""
 
     def stopped_in_the_middle(self, server, worker):
-        """Waits for a pull whose server is stopped as soon as bound memory changes; whether the wait failed."""
-        first, ticket, over = worker.parameters[0], c.c_uint64(), threading.Event()
+        """Waits for a pull whose server is stopped as soon as bound memory changes; whether it did, and then the wait failed."""
+        first, ticket, over, changed = worker.parameters[0], c.c_uint64(), threading.Event(), threading.Event()
         before = first[0]
         check(lib.gradweir_pull(worker.client, c.byref(ticket)))
 
         def stop():
-            while first[0] == before and not over.is_set():
-                pass
-            os.kill(server.process.pid, signal.SIGSTOP)
+            while not changed.is_set() and not over.is_set():
+                if first[0] != before:
+                    os.kill(server.process.pid, signal.SIGSTOP)
+                    changed.set()
         thread = threading.Thread(target=stop)
         thread.start()
         try:
@@ -167,18 +169,19 @@ class Ahead(Bounded):
         thread.join()
         self.held = [bytes(memory) for memory in worker.parameters]
         os.kill(server.process.pid, signal.SIGCONT)
-        worker.wait(ticket, 20000)
-        return failed
+        worker.wait(ticket)
+        return failed and changed.is_set()
 
     def test_a_wait_that_fails_in_the_middle_leaves_one_version_and_the_next_brings_the_new_one(self):
         sizes, seen = (("a", 3_000_001), ("b", 1), ("c", 13_000_000)), 0
         with Server("--shards", "2", "--transport", "tcp", *SGD) as server:
-            worker = Worker(server.address, "w", sizes=sizes, transport="tcp", timeout_ms=30000).bind().offer(30000)
+            worker = Worker(server.address, "w", sizes=sizes, transport="tcp").bind().offer()
             for gradient in worker.gradients:
                 c.memset(gradient, 0x3f, c.sizeof(gradient))  # 0.747
-            worker.pull(20000)
-            for _ in range(20):
-                worker.wait(worker.send(), 20000)
+            worker.pull()
+            end = time.monotonic() + HANG_S
+            while seen < 3 and time.monotonic() < end:  # when we look is chance: again until it has been in the middle
+                worker.push()
                 before = [bytes(memory) for memory in worker.parameters]
                 seen += self.stopped_in_the_middle(server, worker) and self.held == before
                 for memory in worker.parameters:
@@ -187,8 +190,6 @@ class Ahead(Bounded):
                 if self.held != before:
                     now = [bytes(memory) for memory in worker.parameters]
                     self.assertTrue(self.held == now, "a wait that failed has left parts of two versions")
-                if seen == 3:
-                    break
             self.assertGreaterEqual(seen, 1, "no wait failed in the middle")
             worker.close()
 
@@ -325,8 +326,8 @@ class Refusals(Bounded):
 
 
 def kill_a_child(server, number):
-    children = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True,
-                              check=False).stdout.split()
+    children = until(lambda: subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True,
+                                            check=False).stdout.split())
     os.kill(int(children[number % len(children)]), signal.SIGKILL)
 
 

@@ -15,6 +15,16 @@ import library
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+def stop(process):
+    """Once it really stands still."""
+    process.send_signal(signal.SIGSTOP)
+
+    def stands():
+        with open(f"/proc/{process.pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+    library.until(stands)
+
+
 def resident_kib(pid):
     with open(f"/proc/{pid}/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
@@ -58,7 +68,7 @@ class Pushers:
     def finish(self, recording):
         open(self.path("stop"), "w").close()
         for name, process in self.processes.items():
-            self.test.assertEqual(process.wait(30), 0, name)
+            self.test.assertEqual(process.wait(library.HANG_S), 0, name)
         audit = subprocess.run([sys.executable, os.path.join(HERE, "audit.py"), recording, *map(self.notes, self.processes)],
                                capture_output=True, text=True)
         self.test.assertEqual(audit.returncode, 0, audit.stdout + audit.stderr)
@@ -76,7 +86,7 @@ class Beginnings(unittest.TestCase):
         for threads in ("one", "each"):
             server = library.Server("--threads", threads, "--net-devices", "nosuch0")
             self.addCleanup(server.__exit__)
-            self.assertEqual(server.process.wait(15), 2, server.lines())
+            self.assertEqual(server.process.wait(library.HANG_S), 2, server.lines())
             self.assertIn("shard 0: ", server.lines().splitlines()[-1])
 
 
@@ -89,13 +99,13 @@ class Stops(unittest.TestCase):
         self.addCleanup(self.server.__exit__)
 
     def test_a_worker_stopped_beyond_its_lease_leaves_and_joins_again_by_itself(self):
-        self.start("--lease", "300ms", "--heartbeat", "50ms", "--push_patience", "500ms")
+        self.start("--lease", "1s", "--heartbeat", "200ms", "--push_patience", "500ms")
         pushers = Pushers(self, self.server.address, "stopped", "other")
         for name in ("stopped", "other"):
             pushers.go_on(name)
         for _ in range(3):
-            pushers.processes["stopped"].send_signal(signal.SIGSTOP)
             left = self.server.lines().count("worker stopped is gone: its lease is over")
+            stop(pushers.processes["stopped"])
             library.until(lambda: self.server.lines().count("worker stopped is gone: its lease is over") > left)
             before = pushers.count("stopped")
             pushers.go_on("other")

@@ -7,12 +7,12 @@ import subprocess
 import tempfile
 import unittest
 
-from library import BUILD, Server, Worker
+from library import BUILD, HANG_S, Server, Worker, until
 from recorded import Run
 
 
 def tool(*arguments):
-    return subprocess.run([os.path.join(BUILD, "gradweirctl"), *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([os.path.join(BUILD, "gradweirctl"), *arguments], capture_output=True, text=True, timeout=HANG_S)
 
 
 class Running(unittest.TestCase):
@@ -37,7 +37,7 @@ class Running(unittest.TestCase):
         return worker
 
     def test_status_names_workers_shards_and_what_is_waited_for(self):
-        self.assertIn("waits: shards wait for the first worker", self.ask("status").stdout)
+        until(lambda: "waits: shards wait for the first worker" in self.ask("status").stdout)  # once they are here
         self.assertIn("staleness  of no gradient yet", self.ask("status").stdout)
         worker = self.worker()
         worker.gradients[0][5] = float("nan")
@@ -45,6 +45,7 @@ class Running(unittest.TestCase):
         worker.gradients[0][5] = 1
         worker.push()
         worker.pull_until(1)
+        until(lambda: self.status()["whole"] == 1)  # the shards tell the coordinator, too
         told = self.ask("status").stdout
         for part in (f"{self.server.address}: version 1 (1 whole on all shards), it runs", "NOT_FINITE 1", "worker-0",
                      "staleness  mean 0.00, max 0 at admission, of the 1 gradients",
@@ -73,7 +74,7 @@ class Running(unittest.TestCase):
         self.assertEqual(self.status()["settings"]["window"], 4)
         digest = worker.digest()
         worker.close()
-        self.assertEqual(self.server.process.terminate() or self.server.process.wait(15), 0)
+        self.assertEqual(self.server.process.terminate() or self.server.process.wait(HANG_S), 0)
         self.assertIn(f"version 2 digest {digest}", tool("replay", self.record, "--shards", "3").stdout)
 
     def test_tune_refuses_with_reasons(self):

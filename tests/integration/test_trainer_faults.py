@@ -47,9 +47,9 @@ def alive(pid):
         return False
 
 
-def name_of(pid):
+def words_of(pid):
     with open(f"/proc/{pid}/cmdline") as file:
-        return file.read().split("\0")[0]
+        return file.read().replace("\0", " ")
 
 
 class Trainer:
@@ -87,7 +87,7 @@ class Signals(unittest.TestCase):
         with library.Server() as server:
             told = subprocess.run([sys.executable, "-c", SIGNALS, os.path.join(library.BUILD, "libgradweir.so"),
                                    os.path.dirname(os.path.abspath(__file__)), server.address],
-                                  capture_output=True, text=True, timeout=60)
+                                  capture_output=True, text=True, timeout=library.HANG_S)
         self.assertTrue(told.stdout.startswith("True"), told.stdout + told.stderr)
 
     def test_a_hangup_ends_a_server_in_order(self):
@@ -100,7 +100,7 @@ class Signals(unittest.TestCase):
                 with self.assertRaisesRegex(library.Failed, "shut down in order"):
                     while True:
                         worker.pull()
-                self.assertEqual(server.process.wait(20), 0)
+                self.assertEqual(server.process.wait(library.HANG_S), 0)
                 self.assertFalse(any(alive(pid) for pid in family))
                 worker.close()
 
@@ -120,7 +120,7 @@ class Signals(unittest.TestCase):
             family = run.family(3)
             library.until(lambda: " admitted " in run.lines())
             run.process.send_signal(signal.SIGHUP)
-            self.assertEqual(run.process.wait(10), 130)
+            self.assertEqual(run.process.wait(library.HANG_S), 130)
             self.assertFalse(any(alive(pid) for pid in family))
 
 
@@ -134,8 +134,8 @@ class ServersEnd(unittest.TestCase):
                 begin = time.monotonic()
                 with self.assertRaisesRegex(library.Failed, "shut down in order"):
                     worker.pull()
-                self.assertLess(time.monotonic() - begin, 1)
-                self.assertEqual(server.process.wait(10), 0)
+                self.assertLess(time.monotonic() - begin, library.HANG_S / 2)
+                self.assertEqual(server.process.wait(library.HANG_S), 0)
                 worker.close()
 
     def test_a_worker_that_never_looks_does_not_keep_a_server(self):
@@ -143,7 +143,7 @@ class ServersEnd(unittest.TestCase):
             worker = library.Worker(server.address, "a").bind().offer()
             begin = time.monotonic()
             self.assertEqual(server.close(), 0)
-            self.assertLess(time.monotonic() - begin, 5)
+            self.assertLess(time.monotonic() - begin, library.HANG_S / 2)
             worker.close()
 
 
@@ -156,14 +156,14 @@ class OwnServer(unittest.TestCase):
     def test_a_killed_server_ends_the_run_at_once_with_the_reason_and_no_result(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "run.json")
-            with Trainer("--workers", "2", "--json", path, "--progress", *LONG) as run:
+            with Trainer("--workers", "2", "--json", path, "--progress", "--patience", "3600", *LONG) as run:
                 family = run.family(3)
                 library.until(lambda: " admitted " in run.lines())
-                server = [pid for pid in family if "server" in name_of(pid)]
+                server = [pid for pid in family if words_of(pid).startswith("gradweir-server")]
                 begin = time.monotonic()
                 os.kill(server[0], signal.SIGKILL)
-                self.assertEqual(run.process.wait(20), 2)
-                self.assertLess(time.monotonic() - begin, 5)
+                self.assertEqual(run.process.wait(library.HANG_S), 2)
+                self.assertLess(time.monotonic() - begin, library.HANG_S)
                 self.assertIn("the server that this run started was killed by signal 9", run.lines())
                 self.assertFalse(any(alive(pid) for pid in family))
             told = read_json(path)
@@ -179,9 +179,9 @@ class OwnServer(unittest.TestCase):
             with Trainer("--workers", "2", "--json", path, "--pace", "5", "--until", "1e9", "--max-steps", "20000",
                          "--evaluate", "1") as run:
                 family = run.family(3)
-                workers = [pid for pid in family if "train" in name_of(pid)]
-                os.kill(max(workers), signal.SIGSTOP)
-                self.assertEqual(run.process.wait(120), 1)
+                last, = (pid for pid in family if "--worker 2 " in words_of(pid))
+                os.kill(last, signal.SIGSTOP)
+                self.assertEqual(run.process.wait(2 * library.HANG_S), 1)
                 self.assertRegex(run.lines(), r"worker-1 did not end when it was told to .*: killed")
                 self.assertNotIn("NOT WHOLE", run.lines())
                 self.assertFalse(any(alive(pid) for pid in family))
@@ -194,12 +194,12 @@ class OwnServer(unittest.TestCase):
                 path, recording = os.path.join(folder, "run.json"), os.path.join(folder, "recording")
                 with Trainer("--max-steps", "4000", "--until", "1e9", "--evaluate", "1", "--json", path, "--record",
                              recording, "--server-settings", f"--record_bytes_max {bound}") as run:
-                    self.assertEqual(run.process.wait(60), code, run.lines())
+                    self.assertEqual(run.process.wait(library.HANG_S), code, run.lines())
                     self.assertEqual("is not whole" in run.lines(), code == 2)
                 self.assertEqual(read_json(path)["recording_whole"], code != 2)
                 self.assertIsNotNone(read_json(path)["version"])
                 done = subprocess.run([os.path.join(library.BUILD, "gradweirctl"), "replay", recording],
-                                      capture_output=True, text=True, timeout=60)
+                                      capture_output=True, text=True, timeout=library.HANG_S)
                 self.assertEqual(done.returncode, replayed, done.stdout + done.stderr)
 
 
@@ -214,11 +214,9 @@ class ForeignServer(unittest.TestCase):
     def test_servers_that_end_in_order_end_the_run_at_once(self):
         with tempfile.TemporaryDirectory() as folder, library.Server() as server:
             path = os.path.join(folder, "run.json")
-            run = self.run_against(server, path)
-            begin = time.monotonic()
+            run = self.run_against(server, path, "--patience", "3600")
             server.process.terminate()
-            self.assertEqual(run.process.wait(30), 2)
-            self.assertLess(time.monotonic() - begin, 6)
+            self.assertEqual(run.process.wait(library.HANG_S), 2)
             told = read_json(path)
             self.assertIn("the servers have shut down in order", told["failed"])
             self.assertEqual([told[name] for name in ("window", "stride", "shards", "lr")], [None] * 4)
@@ -232,27 +230,26 @@ class ForeignServer(unittest.TestCase):
             run = self.run_against(server, path, "--patience", "2")
             begin = time.monotonic()
             server.process.kill()
-            self.assertEqual(run.process.wait(30), 2)
+            self.assertEqual(run.process.wait(library.HANG_S), 2)
             self.assertGreater(time.monotonic() - begin, 1.5)
-            self.assertLess(time.monotonic() - begin, 12)
             self.assertIn(f"nobody answers at {server.address}", read_json(path)["failed"])
             self.assertIsNone(read_json(path)["version"])
 
     def test_other_servers_at_the_same_place_are_not_taken_for_those_that_are_gone(self):
-        with tempfile.TemporaryDirectory() as folder, library.Server() as server:
+        with tempfile.TemporaryDirectory() as folder, library.Port() as place, library.Server(listen=place) as server:
             path = os.path.join(folder, "run.json")
             run = self.run_against(server, path)
             server.process.kill()
             server.process.wait()
-            with library.Server(listen=server.address):
-                self.assertEqual(run.process.wait(40), 2)
+            with library.Server(listen=place):
+                self.assertEqual(run.process.wait(library.HANG_S), 2)
             self.assertIn("begun anew", read_json(path)["failed"])
 
 
 class Words(unittest.TestCase):
     def told(self, *arguments):
         done = subprocess.run([os.path.join(library.BUILD, "gradweir-train"), *arguments], capture_output=True,
-                              text=True, timeout=60)
+                              text=True, timeout=library.HANG_S)
         return done.returncode, done.stdout + done.stderr
 
     def test_files_that_cannot_be_written_are_named_before_training(self):
