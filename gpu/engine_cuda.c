@@ -17,9 +17,22 @@ static const char *reason_of(const struct engine_state *state)
     return state->reason.text;
 }
 
-/* The pinned copy is free again when the one before has been taken. */
+static gradweir_status tell_arrays(struct engine_state *state, struct engine_arrays *arrays)
+{
+    const gradweir_status status = cuda_wait(state, state->groups[0].math.stream);
+    if (status == GRADWEIR_OK)
+        *arrays = (struct engine_arrays){.parameters = state->parameters,
+                                         .gradient = state->minibatch.gradient,
+                                         .gpu = (uint32_t)state->gpu};
+    return status;
+}
+
+/* Parameters that somebody has written here are there already, and nobody reads while he writes.
+ * The pinned copy is free again when the one before has been taken. */
 static gradweir_status load(struct engine_state *state, const float *parameters)
 {
+    if (parameters == NULL)
+        return state->broken;
     const size_t bytes = state->options.network->n_parameters * sizeof(float);
     cudaStream_t stream = state->groups[0].math.stream;
     cuda_note(state, cudaEventSynchronize(state->loaded), "the parameters before");
@@ -115,6 +128,7 @@ const struct engine engine_cuda = {.name = "cuda",
                                    .open = engine_cuda_open,
                                    .close = engine_cuda_close,
                                    .info = tell,
+                                   .arrays = tell_arrays,
                                    .load = load,
                                    .act = act,
                                    .wait = wait_for,

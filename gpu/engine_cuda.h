@@ -68,6 +68,7 @@ struct cuda_minibatch {
 /* A gradient's sequence is for one size and one set of settings: two sizes occur. */
 struct cuda_gradient {
     size_t n;
+    bool stays; /* on the GPU */
     struct loss_settings loss;
     struct cuda_graph graph;
 };

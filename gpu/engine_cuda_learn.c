@@ -127,8 +127,9 @@ static void enqueue_gradient(struct engine_state *state, void *context)
     network_pass_forward(&pass);
     compute_loss(state, g);
     network_pass_backward(&pass, &slopes, m->gradient);
-    cuda_copy(state, math->stream, m->gradient, m->gradient_host,
-              state->options.network->n_parameters * sizeof(float));
+    if (!g->stays)
+        cuda_copy(state, math->stream, m->gradient, m->gradient_host,
+                  state->options.network->n_parameters * sizeof(float));
     cuda_copy(state, math->stream, m->sums, m->sums_host, sizeof *m->sums);
 }
 
@@ -147,16 +148,16 @@ static bool same_loss(const struct loss_settings *a, const struct loss_settings 
 /* The sequence for that size and these settings; the older one gives way to a new one. Settings
  * change between rollouts only where statistics of advantages are shared. */
 static struct cuda_gradient *find_sequence(struct engine_state *state,
-                                           const struct engine_minibatch *minibatch)
+                                           const struct engine_minibatch *minibatch, bool stays)
 {
     for (size_t i = 0; i < CUDA_GRADIENTS; i++)
-        if (state->gradients[i].n == minibatch->n &&
+        if (state->gradients[i].n == minibatch->n && state->gradients[i].stays == stays &&
             same_loss(&state->gradients[i].loss, minibatch->loss))
             return &state->gradients[i];
     struct cuda_gradient *g = &state->gradients[state->gradient_next++ % CUDA_GRADIENTS];
     if (g->graph.exec != NULL)
         (void)cudaGraphExecDestroy(g->graph.exec);
-    *g = (struct cuda_gradient){.n = minibatch->n, .loss = *minibatch->loss};
+    *g = (struct cuda_gradient){.n = minibatch->n, .stays = stays, .loss = *minibatch->loss};
     return g;
 }
 
@@ -179,7 +180,7 @@ gradweir_status engine_cuda_gradient(struct engine_state *state,
                                      struct engine_losses *losses)
 {
     const struct cuda_minibatch *m = &state->minibatch;
-    struct cuda_gradient *g = find_sequence(state, minibatch);
+    struct cuda_gradient *g = find_sequence(state, minibatch, gradient == NULL);
     const struct cuda_sequence sequence = {state->groups[0].math.stream, &g->graph,
                                            enqueue_gradient, g};
     memcpy(m->order_host, minibatch->order, minibatch->n * sizeof *m->order);
@@ -187,7 +188,8 @@ gradweir_status engine_cuda_gradient(struct engine_state *state,
     const gradweir_status status = cuda_wait(state, sequence.stream);
     if (status != GRADWEIR_OK)
         return status;
-    memcpy(gradient, m->gradient_host, state->options.network->n_parameters * sizeof(float));
+    if (gradient != NULL)
+        memcpy(gradient, m->gradient_host, state->options.network->n_parameters * sizeof(float));
     *losses = losses_of(minibatch->loss, m->sums_host, minibatch->n);
     return GRADWEIR_OK;
 }

@@ -78,6 +78,14 @@ struct engine_losses {
     double weight;
 };
 
+/* Arrays of an engine's own in a GPU's memory, for who knows CUDA: between the engine's calls he
+ * may write parameters and read the gradient that was made last. */
+struct engine_arrays {
+    float *parameters;     /* [n_parameters]; NULL: it has none, and floats pass through the host */
+    const float *gradient; /* [n_parameters] */
+    uint32_t gpu;          /* whose memory that is */
+};
+
 struct engine_state; /* the backend's own */
 
 /* All members are there in every backend. A status other than OK comes with a reason. */
@@ -98,8 +106,12 @@ struct engine {
 
     void (*info)(const struct engine_state *state, struct engine_info *info);
 
+    /* Where floats may come and go without the host. What was loaded is there when it returns. */
+    gradweir_status (*arrays)(struct engine_state *state, struct engine_arrays *arrays);
+
     /* The parameters [n_parameters] that all calls go by from here on. Borrowed until the next load
-     * or close, and not to be changed meanwhile without another load. */
+     * or close, and not to be changed meanwhile without another load. NULL: they have been written
+     * into the engine's own array. */
     gradweir_status (*load)(struct engine_state *state, const float *parameters);
 
     /* Starts acting, and waits for what was started for that group; a group acts once at a time.
@@ -119,7 +131,7 @@ struct engine {
                                 float *advantages);
 
     /* The mean gradient [n_parameters] of a minibatch under the present parameters. Every element
-     * is written. */
+     * is written. NULL: it stays in the engine's own array. */
     gradweir_status (*gradient)(struct engine_state *state,
                                 const struct engine_minibatch *minibatch, float *gradient,
                                 struct engine_losses *losses);

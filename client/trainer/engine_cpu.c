@@ -128,6 +128,13 @@ static void tell(const struct engine_state *state, struct engine_info *info)
     snprintf(info->text, sizeof(info->text), "cpu");
 }
 
+static gradweir_status tell_arrays(struct engine_state *state, struct engine_arrays *arrays)
+{
+    (void)state;
+    *arrays = (struct engine_arrays){.parameters = NULL};
+    return GRADWEIR_OK;
+}
+
 static gradweir_status load(struct engine_state *state, const float *parameters)
 {
     state->parameters = parameters;
@@ -300,6 +307,7 @@ const struct engine engine_cpu = {.name = "cpu",
                                   .open = open_state,
                                   .close = close_state,
                                   .info = tell,
+                                  .arrays = tell_arrays,
                                   .load = load,
                                   .act = act,
                                   .wait = wait_for,

@@ -9,6 +9,7 @@
 #include "client/trainer/statistics.h"
 #include "client/trainer/train_settings.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Statistics that workers share. */
@@ -26,6 +27,10 @@ struct learner_counts {
 };
 
 struct learner {
+    /* Parameters and gradients lie in the engine's own arrays (engine.h), which this learner writes
+     * and reads by itself: pull and push are given NULL. */
+    bool far;
+
     /* Writes the newest parameters and sets `version` to theirs. May wait. */
     gradweir_status (*pull)(struct learner *learner, float *parameters);
 

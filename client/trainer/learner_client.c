@@ -96,5 +96,13 @@ gradweir_options learner_client_options(const struct train_settings *settings,
     client.feedback = strcmp(settings->feedback, "on") == 0    ? GRADWEIR_FEEDBACK_ON
                       : strcmp(settings->feedback, "off") == 0 ? GRADWEIR_FEEDBACK_OFF
                                                                : GRADWEIR_FEEDBACK_AUTO;
+    if (options->arrays != NULL) {
+        client.memory = GRADWEIR_MEMORY_AUTO; /* statistics are the host's */
+        client.gpu = options->arrays->gpu;
+        client.memory_path =
+            strcmp(settings->memory_path, "direct") == 0    ? GRADWEIR_MEMORY_PATH_DIRECT
+            : strcmp(settings->memory_path, "staging") == 0 ? GRADWEIR_MEMORY_PATH_STAGING
+                                                            : GRADWEIR_MEMORY_PATH_AUTO;
+    }
     return client;
 }

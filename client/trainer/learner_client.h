@@ -11,7 +11,8 @@ enum { LEARNER_SHARED = 2 };
 /* Of a client: all parameters, their gradient, and the shared statistics, LEARNER_SHARED of each:
  * those of all workers, and those that go with the next gradient. */
 struct learner_memory {
-    float *parameters, *gradient;
+    float *parameters; /* these may lie in a GPU's memory */
+    const float *gradient;
     struct statistics *pulled, *carried;
 };
 

@@ -66,7 +66,8 @@ static gradweir_status pull(struct learner *learner, float *parameters)
         status = hear_verdict(remote);
     if (status != GRADWEIR_OK)
         return status;
-    memcpy(parameters, remote->parameters, remote->n * sizeof(float));
+    if (!learner->far)
+        memcpy(parameters, remote->parameters, remote->n * sizeof(float));
     learner->version = gradweir_version(remote->client);
     return GRADWEIR_OK;
 }
@@ -77,7 +78,8 @@ static gradweir_status push(struct learner *learner, const float *gradient, uint
     const gradweir_status status = hear_verdict(remote);
     if (status != GRADWEIR_OK)
         return status;
-    memcpy(remote->gradient, gradient, remote->n * sizeof(float));
+    if (!learner->far)
+        memcpy(remote->gradient, gradient, remote->n * sizeof(float));
     if (remote->poison != 0 && learner->counts.pushes + 1 == remote->poison)
         remote->gradient[remote->n / 3] = NAN;
     for (size_t i = 0; i < SHARED; i++) {
@@ -133,8 +135,12 @@ static gradweir_status join(struct learner_remote *remote, const struct train_se
                             const struct network *network,
                             const struct learner_remote_options *options)
 {
-    const struct learner_memory memory = {remote->parameters, remote->gradient, remote->pulled,
-                                          remote->carried};
+    struct learner_memory memory = {remote->parameters, remote->gradient, remote->pulled,
+                                    remote->carried};
+    if (remote->learner.far) {
+        memory.parameters = options->arrays->parameters;
+        memory.gradient = options->arrays->gradient;
+    }
     const gradweir_options client = learner_client_options(settings, options, remote->patience_ms);
     gradweir_status status = gradweir_open(&client, &remote->client);
     if (status == GRADWEIR_OK)
@@ -143,6 +149,20 @@ static gradweir_status join(struct learner_remote *remote, const struct train_se
     if (status == GRADWEIR_OK)
         status = gradweir_offer(remote->client, remote->patience_ms);
     return status;
+}
+
+/* What is far is not ours: nothing to take. */
+static gradweir_status take_arrays(struct learner_remote *remote,
+                                   const struct learner_remote_options *options)
+{
+    if (remote->learner.far)
+        return GRADWEIR_OK;
+    remote->parameters = malloc(remote->n * sizeof(float));
+    remote->gradient = calloc(remote->n, sizeof(float));
+    if (remote->parameters == NULL || remote->gradient == NULL)
+        return GRADWEIR_ERR_NO_MEMORY;
+    memcpy(remote->parameters, options->first, remote->n * sizeof(float));
+    return GRADWEIR_OK;
 }
 
 gradweir_status learner_remote_open(const struct train_settings *settings,
@@ -163,13 +183,10 @@ gradweir_status learner_remote_open(const struct train_settings *settings,
     remote->poison = options->poison;
     remote->rides = !settings->pull_per_rollout;
     remote->patience_ms = (uint32_t)(options->patience_s * 1000);
-    remote->parameters = malloc(remote->n * sizeof(float));
-    remote->gradient = calloc(remote->n, sizeof(float));
-    gradweir_status status = GRADWEIR_ERR_NO_MEMORY;
-    if (remote->parameters != NULL && remote->gradient != NULL) {
-        memcpy(remote->parameters, options->first, remote->n * sizeof(float));
+    remote->learner.far = options->arrays != NULL;
+    gradweir_status status = take_arrays(remote, options);
+    if (status == GRADWEIR_OK)
         status = join(remote, settings, network, options);
-    }
     if (status != GRADWEIR_OK) {
         close_remote(&remote->learner);
         return status;

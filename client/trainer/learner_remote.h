@@ -2,17 +2,20 @@
 #ifndef GRADWEIR_TRAINER_LEARNER_REMOTE_H
 #define GRADWEIR_TRAINER_LEARNER_REMOTE_H
 
+#include "client/trainer/engine.h"
 #include "client/trainer/learner.h"
 
 struct learner_remote_options {
     const char *address;  /* the coordinator's */
     const char *identity; /* this worker's name */
     const char *transport;
-    const float *first;  /* parameters to offer, the same in every worker */
-    uint64_t patience_s; /* how long servers may be away, or not answer */
-    uint64_t poison;     /* make the gradient of this number NaN; 0: none */
-    uint32_t rank;       /* with settings.ranks > 1: of the group `identity` */
-    int channel;         /* and where a rank hears that the run is over, whoever has left first */
+    const float *first;                 /* parameters to offer, the same in every worker */
+    uint64_t patience_s;                /* how long servers may be away, or not answer */
+    uint64_t poison;                    /* make the gradient of this number NaN; 0: none */
+    uint32_t rank;                      /* with settings.ranks > 1: of the group `identity` */
+    const struct engine_arrays *arrays; /* that floats come from and go to, with `first` in them, of
+                                           a worker by itself; NULL: they pass through the host */
+    int channel; /* and where a rank hears that the run is over, whoever has left first */
 };
 
 /* Joins the job and waits until it has first parameters. On failure gradweir_last_error tells why.

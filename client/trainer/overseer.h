@@ -24,7 +24,7 @@ struct overseer_news {
     const double *returns; /* of the episodes that ended, in order */
     size_t n_returns;
     uint64_t environment_steps; /* of this rollout */
-    const float *parameters;    /* the newest this worker knows */
+    const float *parameters;    /* the newest this worker knows; NULL: the host has not seen them */
     uint64_t version;
     double kl;
 };

@@ -9,7 +9,7 @@
 /* Options that make no sense without servers. */
 static const char *const of_servers[] = {
     "servers",  "identity", "keys",        "insecure",    "transport", "patience", "curve",
-    "progress", "poison",   "slow-worker", "kill-worker", "feedback",  "ranks"};
+    "progress", "poison",   "slow-worker", "kill-worker", "feedback",  "ranks",    "memory-path"};
 
 /* Options of the server that a run starts for itself. */
 static const char *const of_own_server[] = {"shards",          "window",     "stride",

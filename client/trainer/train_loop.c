@@ -59,7 +59,7 @@ static bool tell(struct overseer *overseer, const struct rollout *rollout,
         .returns = rollout->returns,
         .n_returns = rollout->n_returns,
         .environment_steps = rollout->steps * rollout->environments,
-        .parameters = update->parameters,
+        .parameters = learner->far ? NULL : update->parameters,
         .version = learner->version,
         .kl = update->kl,
     };
@@ -94,38 +94,56 @@ static struct engine_reason why(struct engine_running running)
     return reason;
 }
 
-gradweir_status train_loop(const struct train_settings *settings, uint64_t worker,
-                           struct learner *learner, struct overseer *overseer,
-                           struct train_outcome *outcome)
+gradweir_status trainer_open(const struct train_settings *settings, uint64_t worker,
+                             struct trainer *trainer, struct engine_reason *reason)
 {
-    struct network network;
     struct engine_options options;
+    *trainer = (struct trainer){.settings = settings, .worker = worker};
+    train_network(settings, &trainer->network);
+    struct engine_running *running = &trainer->running;
+    running->engine = train_engine(settings, &trainer->network, worker, &options, reason);
+    return running->engine == NULL ? GRADWEIR_ERR_UNSUPPORTED
+                                   : running->engine->open(&options, &running->state, reason);
+}
+
+void trainer_close(struct trainer *trainer)
+{
+    if (trainer->running.engine != NULL)
+        trainer->running.engine->close(trainer->running.state);
+}
+
+gradweir_status trainer_run(const struct trainer *trainer, struct learner *learner,
+                            struct overseer *overseer, struct train_outcome *outcome)
+{
+    const struct train_settings *settings = trainer->settings;
+    const struct engine_running running = trainer->running;
     struct engine_info info;
-    struct engine_running running = {NULL, NULL};
     struct rollout rollout = {.steps = 0};
     struct update update = {.samples = 0};
     *outcome = (struct train_outcome){.end = TRAIN_OVER};
-    train_network(settings, &network);
-    running.engine = train_engine(settings, &network, worker, &options, &outcome->reason);
-    if (running.engine == NULL)
-        return GRADWEIR_ERR_UNSUPPORTED;
-    gradweir_status status = running.engine->open(&options, &running.state, &outcome->reason);
-    if (status != GRADWEIR_OK)
-        return status;
     running.engine->info(running.state, &info);
-    const struct rollout_shape shape = {settings->environment,
-                                        settings->rollout,
-                                        settings->envs,
-                                        settings->seed,
-                                        worker,
-                                        info.groups};
-    status = GRADWEIR_ERR_NO_MEMORY;
-    if (rollout_init(&rollout, &shape) && update_init(&update, settings, &network, worker, running))
+    const struct rollout_shape shape = {settings->environment, settings->rollout, settings->envs,
+                                        settings->seed,        trainer->worker,   info.groups};
+    gradweir_status status = GRADWEIR_ERR_NO_MEMORY;
+    if (rollout_init(&rollout, &shape) &&
+        update_init(&update, settings, &trainer->network, trainer->worker, running))
         status = run_until_over(&rollout, &update, learner, overseer, &outcome->end);
     if (status != GRADWEIR_OK)
         outcome->reason = why(running);
     update_deinit(&update);
     rollout_deinit(&rollout);
-    running.engine->close(running.state);
+    return status;
+}
+
+gradweir_status train_loop(const struct train_settings *settings, uint64_t worker,
+                           struct learner *learner, struct overseer *overseer,
+                           struct train_outcome *outcome)
+{
+    struct trainer trainer;
+    *outcome = (struct train_outcome){.end = TRAIN_OVER};
+    gradweir_status status = trainer_open(settings, worker, &trainer, &outcome->reason);
+    if (status == GRADWEIR_OK)
+        status = trainer_run(&trainer, learner, overseer, outcome);
+    trainer_close(&trainer);
     return status;
 }

@@ -24,8 +24,26 @@ struct train_outcome {
     struct engine_reason reason; /* of the engine, when it is what failed; else "" */
 };
 
-/* Trains as worker number `worker` (0, 1, ...). A failure of the learner or the engine is returned
- * as it is; GRADWEIR_ERR_NO_MEMORY when there is none at the start. */
+/* A worker and what computes for it: number `worker` (0, 1, ...) of a run. */
+struct trainer {
+    const struct train_settings *settings; /* borrowed */
+    uint64_t worker;
+    struct network network;
+    struct engine_running running;
+};
+
+/* Opens the engine that the settings ask for; the trainer stays where it is until it is closed. The
+ * reason is the engine's. close accepts what a failed open left. */
+gradweir_status trainer_open(const struct train_settings *settings, uint64_t worker,
+                             struct trainer *trainer, struct engine_reason *reason);
+void trainer_close(struct trainer *trainer);
+
+/* Trains until it is over. A failure of the learner or the engine is returned as it is;
+ * GRADWEIR_ERR_NO_MEMORY when there is none at the start. */
+gradweir_status trainer_run(const struct trainer *trainer, struct learner *learner,
+                            struct overseer *overseer, struct train_outcome *outcome);
+
+/* All of it: opens, trains, closes. */
 gradweir_status train_loop(const struct train_settings *settings, uint64_t worker,
                            struct learner *learner, struct overseer *overseer,
                            struct train_outcome *outcome);

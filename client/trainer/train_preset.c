@@ -74,6 +74,28 @@ static bool is_known(const char *const *words, size_t n, const char *word)
     return false;
 }
 
+/* How floats get from a GPU's memory to the network: what is asked for is not replaced. */
+static bool check_path(const struct train_settings *settings, struct train_reason *reason)
+{
+    static const char *const paths[] = {"auto", "staging", "direct"};
+    const char *path = settings->memory_path;
+    const bool direct = strcmp(path, "direct") == 0;
+    if (!is_known(paths, 3, path))
+        snprintf(reason->text, sizeof(reason->text),
+                 "--memory-path %.60s: must be auto, staging or direct", path);
+    else if (strcmp(path, "auto") != 0 && strncmp(settings->device, "cuda", 4) != 0)
+        snprintf(reason->text, sizeof(reason->text),
+                 "--memory-path %.60s: floats are in host memory with --device %.60s", path,
+                 settings->device);
+    else if (direct && (settings->accumulate > 1 || settings->ranks > 1 || settings->poison != 0))
+        snprintf(reason->text, sizeof(reason->text),
+                 "--memory-path direct: gradients pass through the host with --accumulate, --ranks "
+                 "and --poison");
+    else
+        return true;
+    return false;
+}
+
 /* How gradients travel. */
 static bool check_dtype(const struct train_settings *settings, struct train_reason *reason)
 {
@@ -90,7 +112,7 @@ static bool check_dtype(const struct train_settings *settings, struct train_reas
                  settings->feedback);
         return false;
     }
-    return true;
+    return check_path(settings, reason);
 }
 
 bool train_is_sync(const struct train_settings *settings)

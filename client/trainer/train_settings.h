@@ -35,6 +35,7 @@ struct train_settings {
     const char *mode;            /* async or sync */
     const char *gradient_dtype;  /* of its own server */
     const char *feedback;        /* auto, on or off */
+    const char *memory_path;     /* auto, staging or direct */
     const char *server_settings; /* words for its command line, or NULL */
     const char *transport;
     uint64_t patience_s;    /* how long servers may be away, or not answer */

@@ -83,9 +83,9 @@ void update_deinit(struct update *u)
 
 gradweir_status update_pull(struct update *u, struct learner *learner)
 {
-    const gradweir_status status = learner->pull(learner, u->parameters);
-    return status == GRADWEIR_OK ? u->running.engine->load(u->running.state, u->parameters)
-                                 : status;
+    float *parameters = learner->far ? NULL : u->parameters;
+    const gradweir_status status = learner->pull(learner, parameters);
+    return status == GRADWEIR_OK ? u->running.engine->load(u->running.state, parameters) : status;
 }
 
 /* With --stable, advantages are normalised by what all workers have seen since this one's last
@@ -108,10 +108,18 @@ static gradweir_status share_advantages(struct update *u, struct learner *learne
     return GRADWEIR_OK;
 }
 
-static gradweir_status compute_gradient(struct update *u, const uint32_t *order, size_t n)
+/* A gradient that is far stays where it is made. */
+static float *gradient_of(const struct update *u, const struct learner *learner)
+{
+    return learner->far ? NULL : u->gradient;
+}
+
+static gradweir_status compute_gradient(struct update *u, const struct learner *learner,
+                                        const uint32_t *order, size_t n)
 {
     const struct engine_minibatch minibatch = {.order = order, .n = n, .loss = &u->loss};
-    return u->running.engine->gradient(u->running.state, &minibatch, u->gradient, &u->losses);
+    return u->running.engine->gradient(u->running.state, &minibatch, gradient_of(u, learner),
+                                       &u->losses);
 }
 
 static gradweir_status push_accumulated(struct update *u, struct learner *learner)
@@ -127,11 +135,11 @@ static gradweir_status push_accumulated(struct update *u, struct learner *learne
     return status;
 }
 
-/* The mean over all samples: each minibatch counts by its size. */
+/* The mean over all samples: each minibatch counts by its size. It is made on the host. */
 static gradweir_status hand_over(struct update *u, struct learner *learner, size_t n)
 {
     if (u->settings->accumulate == 1)
-        return learner->push(learner, u->gradient, n);
+        return learner->push(learner, gradient_of(u, learner), n);
     vector_add_scaled(u->network->n_parameters, (float)n, u->gradient, u->accumulated);
     u->accumulated_samples += n;
     return ++u->accumulated_count < u->settings->accumulate ? GRADWEIR_OK
@@ -154,7 +162,7 @@ static gradweir_status run_epoch(struct update *u, struct learner *learner)
         if (status != GRADWEIR_OK)
             return status;
         const double cpu_s = pace_cpu_seconds();
-        status = compute_gradient(u, u->order + start, n);
+        status = compute_gradient(u, learner, u->order + start, n);
         if (status != GRADWEIR_OK)
             return status;
         pace_sleep_after(u->settings->pace_ms, u->settings->slowness, cpu_s);

@@ -19,7 +19,7 @@ struct update {
     float *advantages; /* [samples] */
     uint32_t *order;   /* [samples] */
 
-    float *parameters;  /* as pulled last; the engine has them */
+    float *parameters;  /* as pulled last, unless they are far; the engine has them */
     float *gradient;    /* of one minibatch */
     float *accumulated; /* their mean, while accumulating */
     uint64_t accumulated_samples;
