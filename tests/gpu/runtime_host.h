@@ -17,6 +17,9 @@ int runtime_queue(cudaStream_t stream, void (*run)(const void *arguments), const
 /* Whether the n bytes are the GPU's memory. */
 bool runtime_on_gpu(const void *memory, size_t bytes);
 
+/* Where a network card reaches the n bytes of the GPU's memory; NULL: they are not its. */
+const void *runtime_reach(const void *memory, size_t bytes);
+
 /* What went on so far: a test looks whether graphs were made and replayed, and memory given back.
  */
 struct runtime_counts {

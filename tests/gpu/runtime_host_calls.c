@@ -5,24 +5,10 @@
 #include "gpu/kernels_engine.h"
 #include "gpu/kernels_environment.h"
 #include "gpu/kernels_learn.h"
-#include "tests/gpu/runtime_host.h"
+#include "tests/gpu/runtime_host_queued.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* A call of one struct of arguments. */
-#define QUEUED_WORK(name, type)                                                                    \
-    int __real_##name(gpu_stream stream, const type *work);                                        \
-    int __wrap_##name(gpu_stream stream, const type *work);                                        \
-    static void run_##name(const void *arguments)                                                  \
-    {                                                                                              \
-        if (__real_##name(NULL, arguments) != 0)                                                   \
-            abort();                                                                               \
-    }                                                                                              \
-    int __wrap_##name(gpu_stream stream, const type *work)                                         \
-    {                                                                                              \
-        return runtime_queue(stream, run_##name, work, sizeof *work);                              \
-    }
 
 QUEUED_WORK(gpu_gather, struct gpu_gather_work)
 QUEUED_WORK(gpu_look_back, struct gpu_look_back_work)
@@ -31,27 +17,6 @@ QUEUED_WORK(gpu_column_sums, struct gpu_columns_work)
 QUEUED_WORK(gpu_statistics, struct gpu_statistics_work)
 QUEUED_WORK(gpu_tanh_backward, struct gpu_tanh_work)
 QUEUED_WORK(gpu_act, struct gpu_act_work)
-
-/* The others: their arguments are made one struct. */
-#define QUEUED(name, parameters, fields, values, call)                                             \
-    int __real_##name parameters;                                                                  \
-    int __wrap_##name parameters;                                                                  \
-    struct name##_arguments fields;                                                                \
-    static void run_##name(const void *arguments)                                                  \
-    {                                                                                              \
-        const struct name##_arguments *a = arguments;                                              \
-        if (__real_##name call != 0)                                                               \
-            abort();                                                                               \
-    }                                                                                              \
-    int __wrap_##name parameters                                                                   \
-    {                                                                                              \
-        const struct name##_arguments arguments = values;                                          \
-        return runtime_queue(stream, run_##name, &arguments, sizeof arguments);                    \
-    }
-#define WITH(...)                                                                                  \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
 
 QUEUED(gpu_bias_tanh,
        (gpu_stream stream, uint64_t rows, uint64_t cols, const float *bias, float *y),

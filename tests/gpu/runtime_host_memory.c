@@ -7,17 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { PINNED_MAX = 1024, POISON_MAX = 1 << 16 };
 #define GPU_BYTES ((size_t)1 << 28)
 
-static unsigned char *arena;
+static unsigned char *arena, *arena_near; /* the same pages; the second stays open */
 static size_t taken, limit;
 static unsigned blocks, pinned_n;
 static bool is_open;
 static struct {
     unsigned char *memory;
     size_t bytes;
+    bool registered; /* by its owner, whose it stays */
 } pinned[PINNED_MAX];
 
 /* Closing takes longer than most of what runs between: it is done every few times only. */
@@ -54,16 +56,30 @@ bool runtime_on_gpu(const void *memory, size_t bytes)
            (size_t)(p - arena) <= GPU_BYTES - bytes;
 }
 
+static void make_arena(void)
+{
+    const int fd = memfd_create("gpu", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)GPU_BYTES) != 0)
+        abort();
+    arena = mmap(NULL, GPU_BYTES, PROT_NONE, MAP_SHARED, fd, 0);
+    arena_near = mmap(NULL, GPU_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (arena == MAP_FAILED || arena_near == MAP_FAILED)
+        abort();
+    close(fd);
+}
+
+const void *runtime_reach(const void *memory, size_t bytes)
+{
+    return runtime_on_gpu(memory, bytes) ? arena_near + ((const unsigned char *)memory - arena)
+                                         : NULL;
+}
+
 /* What has been given back is given out again only when all has. */
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     const size_t rounded = (bytes + 255) / 256 * 256 + 256;
-    if (arena == NULL) {
-        arena =
-            mmap(NULL, GPU_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (arena == MAP_FAILED)
-            abort();
-    }
+    if (arena == NULL)
+        make_arena();
     if (taken + rounded > (limit != 0 ? limit : GPU_BYTES))
         return cudaErrorMemoryAllocation;
     *memory = arena + taken;
@@ -86,26 +102,61 @@ cudaError_t cudaFree(void *memory)
     return cudaSuccess;
 }
 
+static void note_pinned(void *memory, size_t bytes, bool registered)
+{
+    pinned[pinned_n].memory = memory;
+    pinned[pinned_n].bytes = bytes;
+    pinned[pinned_n++].registered = registered;
+}
+
+static cudaError_t forget_pinned(const void *memory, bool registered)
+{
+    for (unsigned i = 0; i < pinned_n; i++)
+        if (pinned[i].memory == memory && pinned[i].registered == registered) {
+            pinned[i] = pinned[--pinned_n];
+            return cudaSuccess;
+        }
+    return cudaErrorInvalidValue;
+}
+
 cudaError_t cudaMallocHost(void **memory, size_t bytes)
 {
     if (pinned_n == PINNED_MAX)
         return cudaErrorMemoryAllocation;
     *memory = malloc(bytes);
     memset(*memory, 0xff, bytes);
-    pinned[pinned_n].memory = *memory;
-    pinned[pinned_n++].bytes = bytes;
+    note_pinned(*memory, bytes, false);
     return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return cudaMallocHost(memory, bytes);
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    if (pinned_n == PINNED_MAX)
+        return cudaErrorMemoryAllocation;
+    note_pinned(memory, bytes, true);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+    return forget_pinned(memory, true);
 }
 
 cudaError_t cudaFreeHost(void *memory)
 {
-    for (unsigned i = 0; i < pinned_n; i++)
-        if (pinned[i].memory == memory) {
-            pinned[i] = pinned[--pinned_n];
-            free(memory);
-            return cudaSuccess;
-        }
-    return memory == NULL ? cudaSuccess : cudaErrorInvalidValue;
+    if (memory == NULL)
+        return cudaSuccess;
+    const cudaError_t error = forget_pinned(memory, false);
+    if (error == cudaSuccess)
+        free(memory);
+    return error;
 }
 
 static bool is_pinned(const void *memory, size_t bytes)
@@ -147,7 +198,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     const struct copy copy = {to, from, bytes, 0};
     const bool free_to = runtime_on_gpu(to, bytes) || is_pinned(to, bytes);
     const bool free_from = runtime_on_gpu(from, bytes) || is_pinned(from, bytes);
-    if (kind != cudaMemcpyDefault || to == NULL || from == NULL)
+    const bool known =
+        kind == cudaMemcpyDefault || (kind == cudaMemcpyDeviceToHost && !runtime_on_gpu(to, bytes));
+    if (!known || to == NULL || from == NULL)
         return cudaErrorInvalidValue;
     if (free_to && free_from)
         return (cudaError_t)runtime_queue(stream, run_copy, &copy, sizeof copy);

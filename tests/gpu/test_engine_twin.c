@@ -51,6 +51,81 @@ Test(engine_twin, what_comes_again_is_captured_once_and_replayed)
     expect_all_given_back();
 }
 
+/* As whoever knows CUDA does it. */
+static void copy_bytes(cudaStream_t stream, const void *from, void *to, size_t bytes)
+{
+    cr_assert_eq(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), cudaSuccess);
+    cr_assert_eq(cudaStreamSynchronize(stream), cudaSuccess);
+}
+
+/* A gradient by the host, and one that stays; whichever comes first. */
+static void compare_gradients(struct engine_rig *rig, const struct engine_arrays *arrays,
+                              cudaStream_t stream)
+{
+    static uint32_t order[RIG_MINIBATCH];
+    const size_t bytes = rig->network.n_parameters * sizeof(float);
+    float *host = engine_floats(rig->network.n_parameters);
+    float *far = engine_floats(rig->network.n_parameters);
+    const struct loss_settings loss = {.gaussian = rig->network.shape.gaussian,
+                                       .action_dim = rig->network.shape.action_dim,
+                                       .clip = 0.2f,
+                                       .value_coefficient = 0.5f,
+                                       .decoupled = rig->options.decoupled};
+    const struct engine_minibatch minibatch = {order, RIG_MINIBATCH, &loss};
+    struct engine_losses losses[2];
+    for (uint32_t i = 0; i < 8; i++) { /* as it is, captured, replayed */
+        for (size_t k = 0; k < RIG_MINIBATCH; k++)
+            order[k] = (uint32_t)((k * 7919 + i * 131) % RIG_SAMPLES);
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            const bool stays = (i + turn) % 2;
+            cr_assert_eq(
+                rig->engine->gradient(rig->state, &minibatch, stays ? NULL : host, &losses[stays]),
+                GRADWEIR_OK, "%s", rig->engine->reason(rig->state));
+            if (stays)
+                copy_bytes(stream, arrays->gradient, far, bytes);
+        }
+        cr_expect_eq(memcmp(far, host, bytes), 0, "%s, gradient %u", rig->what, i);
+        cr_expect_eq(memcmp(&losses[0], &losses[1], sizeof losses[0]), 0);
+    }
+    free(host);
+    free(far);
+}
+
+static void use_arrays(struct engine_rig *rig)
+{
+    struct engine_arrays arrays;
+    cudaStream_t stream;
+    cr_assert_eq(rig->engine->arrays(rig->state, &arrays), GRADWEIR_OK);
+    cr_assert_eq(arrays.parameters != NULL, rig->engine != &engine_cpu);
+    if (arrays.parameters == NULL)
+        return;
+    const size_t n = rig->network.n_parameters, bytes = n * sizeof(float);
+    float *back = engine_floats(n);
+    cr_assert_eq(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    copy_bytes(stream, arrays.parameters, back, bytes);
+    cr_expect_eq(memcmp(back, rig->parameters, bytes), 0, "what was loaded is there");
+    struct rollout rollout = engine_start_rollout(rig);
+    float *advantages = engine_floats(RIG_SAMPLES);
+    cr_assert_eq(rig->engine->collect(rig->state, &rollout), GRADWEIR_OK);
+    for (size_t i = 0; i < n; i++)
+        back[i] += 0.01f * (float)((i * 31) % 7);
+    copy_bytes(stream, back, arrays.parameters, bytes);
+    cr_assert_eq(rig->engine->load(rig->state, NULL), GRADWEIR_OK);
+    cr_assert_eq(rig->engine->estimate(rig->state, &rollout, advantages), GRADWEIR_OK);
+    compare_gradients(rig, &arrays, stream);
+    free(advantages);
+    free(back);
+    rollout_deinit(&rollout);
+    (void)cudaStreamDestroy(stream);
+}
+
+Test(engine_twin, parameters_may_be_written_into_its_own_array_and_gradients_stay_there)
+{
+    twin();
+    engine_on_each(use_arrays);
+    expect_all_given_back();
+}
+
 /* Opening with less and less memory: it opens or says that it is full, and leaves nothing behind.
  */
 Test(engine_twin, a_gpu_whose_memory_is_full_is_told_with_how_much_there_is)

@@ -91,6 +91,7 @@ static gradweir_options options_of(const char *address, const char *place)
     gradweir_options_default(&options);
     options.address = address;
     options.identity = "w";
+    ucx_far_reach = device_far_reach;
     ucx_far_knows = direct;
     options.memory_path = direct ? GRADWEIR_MEMORY_PATH_DIRECT : GRADWEIR_MEMORY_PATH_AUTO;
     if (direct || strcmp(place, "plain") == 0)

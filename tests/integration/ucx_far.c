@@ -1,15 +1,16 @@
 /* UCX as it is where it knows CUDA memory, for the far device: a program that is linked with these
  * in the place of some of UCX's calls (-Wl,--wrap) has a network that reads far memory by itself,
- * as a card does, by the mapping that may be touched (device_far_reach). What is not registered as
+ * as a card does, by the mapping that may be touched (ucx_far_reach). What is not registered as
  * CUDA memory, or not sent as such, dies on the way: it must not reach the processor's copies. */
 #include "tests/integration/ucx_far.h"
 
-#include "tests/unit/device_far.h"
+#include "common/status.h"
 
 #include <ucp/api/ucp.h>
 
 enum { HANDLES_MAX = 16 };
 
+const void *(*ucx_far_reach)(const void *pointer, size_t bytes);
 bool ucx_far_knows;
 uint64_t ucx_far_sent;
 
@@ -53,7 +54,7 @@ ucs_status_t __wrap_ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_
     union {
         const void *is_const;
         void *is_not;
-    } at = {.is_const = device_far_reach(params->address, params->length)};
+    } at = {.is_const = ucx_far_reach(params->address, params->length)};
     if (!at.is_const)
         return __real_ucp_mem_map(context, params, handle);
     ASSERT(ucx_far_knows && params->field_mask & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE &&
@@ -81,7 +82,7 @@ ucs_status_ptr_t __wrap_ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, const vo
                                         const ucp_request_param_t *params)
 {
     ucp_request_param_t near = *params;
-    const void *at = count > 0 ? device_far_reach(buffer, count) : NULL;
+    const void *at = count > 0 ? ucx_far_reach(buffer, count) : NULL;
     if (!at)
         return __real_ucp_am_send_nbx(endpoint, id, header, header_length, buffer, count, params);
     ASSERT(params->op_attr_mask & UCP_OP_ATTR_FIELD_MEMORY_TYPE &&
