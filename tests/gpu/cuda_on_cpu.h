@@ -111,14 +111,14 @@ static inline int cudaGetLastError()
     return 0;
 }
 
-/* Runs a kernel to its end. */
-void cuda_run(dim3 grid, dim3 block, const std::function<void()> &thread);
+/* Runs a kernel to its end. name: as in the table of launches (cuda_launches.h). */
+void cuda_run(const char *name, dim3 grid, dim3 block, const std::function<void()> &thread);
 
 template <typename... Parameters, typename... Arguments>
-void cuda_launch(dim3 grid, dim3 block, void (*kernel)(Parameters...),
+void cuda_launch(const char *name, dim3 grid, dim3 block, void (*kernel)(Parameters...),
                  const Arguments &...arguments)
 {
-    cuda_run(grid, block, [&] { kernel(arguments...); });
+    cuda_run(name, grid, block, [&] { kernel(arguments...); });
 }
 
 #endif

@@ -11,12 +11,6 @@
 
 enum { SKIPPED = 77, COPY = 1 << 28 };
 
-static const struct check *const families[] = {checks_codec,  checks_checksum,   checks_step,
-                                               checks_stacks, checks_sums,       checks_learn,
-                                               checks_layers, checks_environment};
-
-enum { FAMILIES = sizeof families / sizeof *families };
-
 struct asked {
     uint64_t seed, rounds;
     bool times;
@@ -112,8 +106,8 @@ int main(int count, char **words)
     if (asked.times)
         printf("a copy within the device reads and writes %.1f GB/s\n", copy / 1e9);
     printf("%-54s %-14s %-16s %s\n", "kernel", "promise", "result", "speed");
-    for (size_t f = 0; f < FAMILIES; f++)
-        for (const struct check *check = families[f]; check->name != NULL; check++)
+    for (size_t t = 0; check_tables[t] != NULL; t++)
+        for (const struct check *check = check_tables[t]; check->name != NULL; check++)
             line(check, &asked, copy);
     printf("device_check: %s\n", check_failures() == 0 ? "all as it should be" : "FAILED");
     return check_failures() == 0 ? 0 : 1;

@@ -8,7 +8,7 @@ int gpu_gather(gpu_stream stream, const struct gpu_gather_work *work)
     const uint64_t seen = work->observation_dim, width = work->action_width;
     (void)stream;
     for (uint64_t i = 0; i < work->n; i++) {
-        const uint64_t from = work->order[i];
+        const uint64_t from = work->order[twin_planted("gather-first") ? 0 : i];
         for (uint64_t j = 0; j < seen; j++)
             work->to_observations[i * seen + j] = work->observations[from * seen + j];
         for (uint64_t j = 0; j < width; j++)
@@ -28,7 +28,7 @@ int gpu_look_back(gpu_stream stream, const struct gpu_look_back_work *work)
         float entropy = 0;
         work->log_now[i] = element_policy_log(&work->policy, work->head + i * dim,
                                               work->actions + i * width, &entropy);
-        work->log_ratios[i] = work->log_now[i] - work->log_then[i];
+        work->log_ratios[i] = work->log_now[i] - work->log_then[twin_planted("look-first") ? 0 : i];
     }
     return 0;
 }
@@ -39,7 +39,7 @@ int gpu_link_values(gpu_stream stream, const struct gpu_link_work *work)
     for (uint64_t i = 0; i < work->steps * work->environments; i++)
         if (!work->terminated[i] && !work->truncated[i])
             work->next_values[i] = work->values[i + work->environments];
-        else if (work->terminated[i])
+        else if (work->terminated[i] && !twin_planted("link-end"))
             work->next_values[i] = 0;
     return 0;
 }
@@ -48,7 +48,7 @@ int gpu_add_bias(gpu_stream stream, uint64_t rows, uint64_t cols, const float *b
 {
     (void)stream;
     for (uint64_t i = 0; i < rows * cols; i++)
-        y[i] += bias[i % cols];
+        y[i] += bias[(i + twin_planted("bias-shifted")) % cols];
     return 0;
 }
 
@@ -63,7 +63,7 @@ int gpu_column_sums(gpu_stream stream, const struct gpu_columns_work *work)
     for (uint64_t j = 0; j < work->cols; j++)
         work->sums[j] = 0;
     for (uint64_t i = 0; i < work->rows * work->cols; i++)
-        work->sums[i % work->cols] += work->d[i];
+        work->sums[(i + twin_planted("sums-shifted")) % work->cols] += work->d[i];
     return 0;
 }
 
