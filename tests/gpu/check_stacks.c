@@ -19,7 +19,10 @@ struct rig {
     size_t n, stride, front_stride;
     uint64_t first;
     uint32_t stripe, events;
-    struct array slots, back, fronts, average, theta, next, momentum, momentum_next, ranges;
+    struct array slots, back, fronts, average, theta, next, ranges;
+    enum arithmetic_algorithm algorithm; /* momentum, or LAMB's first phase */
+    size_t states;
+    struct array state[2], state_next[2];
     struct arithmetic_range range;
 };
 
@@ -69,8 +72,12 @@ static void rig_open(struct rig *rig, struct random *random)
     rig->average = floats_at(rig, rig->n, false);
     rig->theta = floats_at(rig, rig->n, true);
     rig->next = floats_at(rig, rig->n, false);
-    rig->momentum = floats_at(rig, rig->n, true);
-    rig->momentum_next = floats_at(rig, rig->n, false);
+    rig->algorithm = pick(rig, 0, 1) ? ARITHMETIC_LAMB : ARITHMETIC_MOMENTUM;
+    rig->states = rig->algorithm == ARITHMETIC_LAMB ? 2 : 1;
+    for (size_t k = 0; k < rig->states; k++) {
+        rig->state[k] = floats_at(rig, rig->n, true);
+        rig->state_next[k] = floats_at(rig, rig->n, false);
+    }
     rig->range = (struct arithmetic_range){.begin = 0, .end = rig->n};
     rig->ranges = array_of(&rig->range, sizeof rig->range, 0);
 }
@@ -83,9 +90,11 @@ static void rig_close(struct rig *rig)
     array_end(&rig->average);
     array_end(&rig->theta);
     array_end(&rig->next);
-    array_end(&rig->momentum);
-    array_end(&rig->momentum_next);
     array_end(&rig->ranges);
+    for (size_t k = 0; k < rig->states; k++) {
+        array_end(&rig->state[k]);
+        array_end(&rig->state_next[k]);
+    }
 }
 
 static void admit(struct rig *rig)
@@ -124,12 +133,13 @@ static struct arithmetic_sources sources_of(const struct rig *rig, bool device)
 static struct arithmetic_work work_of(const struct rig *rig, bool device)
 {
     float *(*side)(const struct array *) = device ? there : here;
+    const bool two = rig->states == 2;
     return (struct arithmetic_work){
         .sources = sources_of(rig, device),
         .parameters = side(&rig->theta),
         .parameters_next = side(&rig->next),
-        .state = {side(&rig->momentum)},
-        .state_next = {side(&rig->momentum_next)},
+        .state = {side(&rig->state[0]), two ? side(&rig->state[1]) : NULL},
+        .state_next = {side(&rig->state_next[0]), two ? side(&rig->state_next[1]) : NULL},
         .ranges =
             device ? (const struct arithmetic_range *)(void *)rig->ranges.device : &rig->range,
         .ranges_n = 1};
@@ -160,12 +170,13 @@ static void plan_step(struct rig *rig, enum law_cause cause)
     memset(&rig->plan, 0, sizeof rig->plan);
     law_plan(&rig->law.settings, &rig->step, &rig->plan);
     law_apply(&rig->law, &rig->step);
-    rig->plan.algorithm = ARITHMETIC_MOMENTUM;
-    rig->plan.phase = ARITHMETIC_WHOLE;
+    rig->plan.algorithm = rig->algorithm;
+    rig->plan.phase = rig->states == 2 ? ARITHMETIC_MOMENTS : ARITHMETIC_WHOLE;
     rig->plan.groups_n = 0;
-    arithmetic_plan_group(&rig->plan, 0,
-                          &(struct arithmetic_group_numbers){
-                              .learning_rate = 0.01, .beta1 = 0.9, .bias1 = 1, .bias2 = 1});
+    arithmetic_plan_group(
+        &rig->plan, 0,
+        &(struct arithmetic_group_numbers){
+            .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.99, .bias1 = 1, .bias2 = 1});
 }
 
 static void take(struct rig *rig, enum law_cause cause)
@@ -179,7 +190,8 @@ static void take(struct rig *rig, enum law_cause cause)
     expect_same(&rig->back, "backs", rig->events);
     expect_same(&rig->fronts, "fronts", rig->events);
     expect_same(&rig->next, "parameters by stacks", rig->events);
-    expect_same(&rig->momentum_next, "state by stacks", rig->events);
+    for (size_t k = 0; k < rig->states; k++)
+        expect_same(&rig->state_next[k], "state by stacks", rig->events);
 }
 
 static void change_settings(struct rig *rig)
