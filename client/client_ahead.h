@@ -25,6 +25,13 @@ void client_ahead_begin(struct gradweir_client *client);
 /* A body has landed as it was sent. */
 void client_ahead_landed(struct gradweir_client *client, const void *place, uint64_t bytes);
 
+/* The same in one pass, of a body that lies at `body`, which somebody else may write to meanwhile:
+ * copied to `place`, and on into bound memory if `on` and the pull goes ahead. Its CRC32C, of what
+ * was copied. When it is not what was sent, bound memory has it all the same, until the body comes
+ * again or the wait fails. */
+uint32_t client_ahead_take(struct gradweir_client *client, void *place, const void *body,
+                           uint64_t bytes, bool on);
+
 /* The wait is over. True: bound memory holds the pull that `done` says is there. */
 bool client_ahead_end(struct gradweir_client *client, bool done);
 

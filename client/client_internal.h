@@ -5,6 +5,7 @@
  *   client_options.c options of any age; keys
  *   client_connect.c ways to the shards
  *   client_loop.c    events to the session, its actions to the world
+ *   client_take.c    bodies of pulls into their places
  *   client_feedback.c  what an encoding left out of a gradient
  *   client_body.c    bound tensors to a body and back; accumulate
  *   client_encode.c  a push's floats into its send buffer, and on their way while more is made
@@ -100,6 +101,7 @@ struct gradweir_client {
     uint32_t connects[MEMBERS_MAX]; /* tries since the last that met somebody */
     bool was_connected[MEMBERS_MAX];
     struct outbox outbox;
+    bool handed; /* the transport told something at once, in this turn */
     struct take *takes;
     uint32_t takes_free, takes_max;
 
@@ -190,8 +192,13 @@ void client_connected(struct gradweir_client *client, uint32_t member);
  * what goes into it leaves at the end of a turn. */
 gradweir_status client_outbox(struct gradweir_client *client);
 void client_event(struct gradweir_client *client, const struct session_event *event);
+void client_at_once(void *context, const struct transport_event *event); /* of the transport */
 bool client_turn(struct gradweir_client *client); /* false: nothing happened */
 void client_sleep(struct gradweir_client *client, uint64_t deadline_ns);
+
+/* client_take.c: an action SESSION_TAKE; and what comes of it when the body was not at hand. */
+void client_take(struct gradweir_client *client, const struct session_action *action);
+void client_landed(struct gradweir_client *client, const struct transport_event *event);
 
 /* Turns until `ready` says so. ERR_TIMEOUT names what is waited for; a session that has ended gives
  * its reason. */

@@ -1,9 +1,7 @@
 /* Carries out what the session says, and brings back what came of it. */
-#include "client/client_ahead.h"
 #include "client/client_direct.h"
-#include "client/client_memory.h"
+#include "client/client_encode.h"
 
-#include "common/checksum.h"
 #include "common/clock.h"
 #include "common/idle.h"
 
@@ -68,34 +66,6 @@ static void send_chunk(struct gradweir_client *client, const struct session_acti
     outbox_put(&client->outbox, &item);
 }
 
-static void take(struct gradweir_client *client, const struct session_action *action)
-{
-    const bool boxed = action->box > 0;
-    if (!boxed)
-        client_ahead_begin(client);
-    void *place = boxed ? client_pull_place(client, action->box, action->offset)
-                        : client->received + action->offset;
-    const uint32_t i = client->takes_free;
-    if (i == client->takes_max) { /* a shard that sends so much at a time is not ours to follow */
-        transport_refuse(client->transport, action->offer);
-        transport_hangup(client->transport, client->peers[action->member]);
-        return;
-    }
-    const gradweir_status status = transport_take(
-        client->transport, action->offer, place,
-        boxed ? client_memory_landing(client, action->box) : client->received_memory, i + 1);
-    if (status != GRADWEIR_OK) {
-        client_event(client, &(struct session_event){.kind = SESSION_LANDED,
-                                                     .now_ns = (int64_t)clock_now_ns(),
-                                                     .token = action->token,
-                                                     .status = status});
-        return;
-    }
-    client->takes_free = client->takes[i].next_free;
-    client->takes[i] = (struct take){
-        .token = action->token, .place = place, .length = action->length, .boxed = boxed};
-}
-
 static void joined(struct gradweir_client *client)
 {
     client->joined = true;
@@ -117,7 +87,7 @@ static void carry_out(struct gradweir_client *client, const struct session_actio
     case SESSION_HEAD: send_head(client, action); break;
     case SESSION_LIST: send_list(client, action); break;
     case SESSION_CHUNK: send_chunk(client, action); break;
-    case SESSION_TAKE: take(client, action); break;
+    case SESSION_TAKE: client_take(client, action); break;
     case SESSION_REFUSE: transport_refuse(client->transport, action->offer); break;
     case SESSION_JOINED: joined(client); break;
     case SESSION_VERDICT: client_verdict(client, action); break;
@@ -222,25 +192,6 @@ static uint32_t member_of(const struct gradweir_client *client, uint64_t peer)
     return MEMBERS_MAX;
 }
 
-static void landed(struct gradweir_client *client, const struct transport_event *event)
-{
-    const uint32_t i = (uint32_t)event->token - 1;
-    ASSERT(i < client->takes_max);
-    const struct take entry = client->takes[i];
-    client->takes[i].next_free = client->takes_free;
-    client->takes_free = i;
-    struct session_event told = {.kind = SESSION_LANDED,
-                                 .now_ns = (int64_t)clock_now_ns(),
-                                 .token = entry.token,
-                                 .length = event->length,
-                                 .status = event->status};
-    if (event->status == GRADWEIR_OK)
-        told.crc = checksum_crc32c(0, entry.place, event->length);
-    if (told.status == GRADWEIR_OK && !entry.boxed && told.crc == (uint32_t)(entry.token >> 32))
-        client_ahead_landed(client, entry.place, entry.length);
-    client_event(client, &told);
-}
-
 static void say_lane(struct gradweir_client *client, uint32_t member)
 {
     char text[TRANSPORT_TEXT_SIZE] = "?";
@@ -307,7 +258,7 @@ static void transport_told(struct gradweir_client *client, const struct transpor
 {
     const uint32_t member = member_of(client, event->peer);
     if (event->kind == TRANSPORT_LANDED)
-        landed(client, event);
+        client_landed(client, event);
     else if (event->kind == TRANSPORT_SENT)
         chunk_sent(client, event);
     else if (member == MEMBERS_MAX && event->kind == TRANSPORT_OFFERED && event->length)
@@ -322,13 +273,21 @@ static void transport_told(struct gradweir_client *client, const struct transpor
         offered(client, event, member);
 }
 
+void client_at_once(void *context, const struct transport_event *event)
+{
+    struct gradweir_client *client = context;
+    client->handed = true;
+    transport_told(client, event);
+}
+
 static bool turn_transport(struct gradweir_client *client)
 {
     struct transport_event events[32];
+    client->handed = false;
     const size_t count = transport_poll(client->transport, events, 32);
     for (size_t i = 0; i < count; i++)
         transport_told(client, &events[i]);
-    return count > 0;
+    return count > 0 || client->handed;
 }
 
 bool client_turn(struct gradweir_client *client)

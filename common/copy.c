@@ -3,7 +3,7 @@
 
 #include "common/arithmetic_stream.h"
 
-void copy_past(void *to, const void *from, size_t bytes)
+void copy_past_some(void *to, const void *from, size_t bytes)
 {
     const size_t n = bytes / sizeof(float);
     if ((uintptr_t)to % sizeof(float) || (uintptr_t)from % sizeof(float)) {
@@ -12,5 +12,15 @@ void copy_past(void *to, const void *from, size_t bytes)
     }
     stream(to, from, n);
     memcpy((float *)to + n, (const float *)from + n, bytes - n * sizeof(float));
+}
+
+void copy_past_end(void)
+{
     stream_end();
+}
+
+void copy_past(void *to, const void *from, size_t bytes)
+{
+    copy_past_some(to, from, bytes);
+    copy_past_end();
 }

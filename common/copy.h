@@ -8,4 +8,9 @@
  * others. Whole when it returns, for every thread that is told so. */
 void copy_past(void *to, const void *from, size_t bytes);
 
+/* One of several in a row, which are whole after copy_past_end. Waiting for each would cost more
+ * than a copy of some kilobytes. */
+void copy_past_some(void *to, const void *from, size_t bytes);
+void copy_past_end(void);
+
 #endif

@@ -24,6 +24,10 @@
  * receiver that are neither landed nor refused (credit, granted by the receiver). Beyond either,
  * send() answers ERR_AGAIN, and one WRITABLE follows when there is room.
  *
+ * A body that came along with its head can be looked at before anybody has copied it:
+ * settings.at_once is called from within poll() and arm() for such a message, and for what happened
+ * before it and has not been polled, so that all keeps its order.
+ *
  * Sleeping: poll() until it gives 0; then arm(); when that says OK, sleep until fd() is readable,
  * or until other work comes; then poll() again. Any other call ends what arm() has promised.
  *
@@ -42,6 +46,7 @@
 #define TRANSPORT_TEXT_SIZE   512
 
 struct transport_memory_hub;
+struct transport_event;
 
 struct transport_settings {
     const char *backend; /* "ucx" or "memory" */
@@ -63,6 +68,12 @@ struct transport_settings {
     uint32_t keepalive_s;  /* ucx: how often silent connections are tried; a stopped peer is NOT
                               noticed by this */
     struct transport_memory_hub *hub; /* memory: who can reach whom; borrowed until close() */
+
+    /* ucx: NULL: everything is polled. Else what it is given is not polled any more. It may call
+     * anything here but poll, arm and close. Where the body of an OFFERED lies (body()) is the
+     * network's: who has neither taken nor refused it on return leaves it to be copied aside. */
+    void (*at_once)(void *context, const struct transport_event *event);
+    void *at_once_context;
 };
 
 enum transport_event_kind {
@@ -183,6 +194,10 @@ struct transport_functions {
      * close(). */
     const char *(*address)(const struct transport *transport);
 
+    /* How long bodies to this peer are best, when it is for the sender to say: where they come
+     * along with their heads and can be looked at at once. UINT64_MAX: the longer the better. */
+    uint64_t (*portion)(struct transport *transport, uint64_t peer);
+
     /* Which lanes and devices really carry this peer's bodies ("posix/memory", "tcp/eth0"); of peer
      * 0: the settings in force and where each comes from. Cuts at `size`. */
     gradweir_status (*describe)(struct transport *transport, uint64_t peer, char *text,
@@ -296,6 +311,11 @@ static inline int transport_fd(const struct transport *transport)
 static inline const char *transport_address(const struct transport *transport)
 {
     return transport->functions->address(transport);
+}
+
+static inline uint64_t transport_portion(struct transport *transport, uint64_t peer)
+{
+    return transport->functions->portion(transport, peer);
 }
 
 static inline gradweir_status transport_describe(struct transport *transport, uint64_t peer,

@@ -262,6 +262,13 @@ static gradweir_status memory_describe(struct transport *transport, uint64_t num
     return GRADWEIR_OK;
 }
 
+static uint64_t memory_portion(struct transport *transport, uint64_t peer)
+{
+    (void)transport;
+    (void)peer;
+    return UINT64_MAX;
+}
+
 const struct transport_functions transport_memory_functions = {
     .name = "memory",
     .open = memory_open,
@@ -280,5 +287,6 @@ const struct transport_functions transport_memory_functions = {
     .arm = memory_arm,
     .fd = memory_fd,
     .address = memory_address,
+    .portion = memory_portion,
     .describe = memory_describe,
 };

@@ -146,6 +146,7 @@ static gradweir_status ucx_listen(struct transport *transport)
 static bool progress(struct ucx *ucx)
 {
     bool moved = false;
+    ucx->handed = false;
     for (int i = 0; i < PROGRESS_MAX && ucp_worker_progress(ucx->worker) != 0; i++)
         moved = true;
     ucx_peers_tend(ucx);
@@ -156,7 +157,8 @@ static bool progress(struct ucx *ucx)
 static size_t ucx_poll(struct transport *transport, struct transport_event *events, size_t max)
 {
     struct ucx *ucx = (struct ucx *)transport;
-    progress(ucx);
+    if (ucx->events.count == 0)
+        progress(ucx);
     size_t n = 0;
     while (n < max) {
         const struct transport_event *event = transport_events_pop(&ucx->events);
@@ -190,7 +192,7 @@ static gradweir_status ucx_arm(struct transport *transport)
         ucx->settings.spin_us ? clock_now_ns() + ucx->settings.spin_us * UINT64_C(1000) : 0;
     do {
         progress(ucx);
-        if (ucx->events.count > 0)
+        if (ucx->events.count > 0 || ucx->handed)
             return GRADWEIR_ERR_AGAIN;
     } while (until_ns && clock_now_ns() < until_ns);
     ucs_status_t status = ucp_worker_arm(ucx->worker);
@@ -225,6 +227,7 @@ static bool alone(const struct ucx *ucx)
 static bool everybody_gone(struct ucx *ucx)
 {
     uint64_t deadline_ns = clock_now_ns() + CLOSE_WITHIN;
+    ucx->settings.at_once = NULL;
     while (!alone(ucx)) {
         for (uint32_t i = 0; i < ucx->settings.peers_max; i++)
             ucx_peer_fail(&ucx->peers[i], GRADWEIR_ERR_STOPPED, "closed");
@@ -284,5 +287,6 @@ const struct transport_functions transport_ucx_functions = {
     .arm = ucx_arm,
     .fd = ucx_fd,
     .address = ucx_address,
+    .portion = ucx_portion,
     .describe = ucx_describe,
 };

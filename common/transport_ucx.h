@@ -4,6 +4,7 @@
  * transport_ucx.c           the object: open, close, listen, poll, arm
  * transport_ucx_peer.c      life and death of a peer
  * transport_ucx_message.c   sends, offers, credit
+ * transport_ucx_once.c      bodies that came along
  * transport_ucx_take.c      receives
  * transport_ucx_memory.c    registered memory, and of which kind it is
  * transport_ucx_renew.c     a worker that hears nobody is replaced
@@ -73,6 +74,11 @@ struct ucx_prefix {
 #define UCX_BLOCK_BYTES (UINT64_C(1) << 20)
 #define UCX_CONTROL_MAX 32
 
+/* Over TCP, bodies up to this come along with their heads: a rendezvous would be one more round
+ * trip, and one more copy at the receiver. It is within one segment of TCP_RX_SEG_SIZE, and two of
+ * them stay in a core's second cache. */
+#define UCX_PORTION (UINT64_C(256) << 10)
+
 /* The memfd `fd` of process `pid`, of UCX_BLOCKS blocks. Its name is the nonce, so nobody can offer
  * what is not his. */
 struct ucx_blocks_offer {
@@ -115,13 +121,14 @@ enum ucx_offer_state { UCX_OFFER_FREE, UCX_OFFER_HELD, UCX_OFFER_TAKEN, UCX_OFFE
 struct ucx_offer {
     struct ucx_peer *peer;
     enum ucx_offer_state state;
-    bool rendezvous;
+    bool rendezvous; /* data is UCX's descriptor, ours until taken or released */
+    bool copied;     /* data is ours, from malloc; else it is the network's, while at_once lasts */
     uint64_t number;
     uint64_t token;
     uint64_t length;
     const unsigned char *lent; /* the body, in a block of the sender's; NULL: it is UCX's */
     uint32_t block;
-    void *data;    /* UCX's descriptor, ours until taken or released */
+    void *data;
     void *request; /* UCX's, of a take; another one that ends here was given up */
 };
 
@@ -154,6 +161,7 @@ struct ucx_peer {
     char reason[TRANSPORT_REASON_SIZE];
     char address[64];
 
+    uint64_t portion;   /* 0: not looked up yet */
     uint32_t in_flight; /* sends whose SENT has not been polled */
     uint32_t sending;   /* sends that UCX has, or that are lent */
     uint32_t taking;    /* receives that UCX has, or that wait for their copy */
@@ -191,6 +199,7 @@ struct ucx {
     struct transport base;
     struct transport_settings settings;
     struct transport_events events;
+    bool handed; /* at_once was called */
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_listener_h listener;
@@ -247,6 +256,7 @@ gradweir_status ucx_address_parse(const char *text, struct sockaddr_storage *add
                                   socklen_t *length);
 void ucx_address_print(const struct sockaddr_storage *address, char *text, size_t size);
 gradweir_status ucx_describe(struct transport *transport, uint64_t peer, char *text, size_t size);
+uint64_t ucx_portion(struct transport *transport, uint64_t peer);
 
 /* transport_ucx_signals.c. Runs before main, and before each context: nothing happens when there is
  * nothing left to take back. */
@@ -275,6 +285,10 @@ void ucx_sends_abandon(struct ucx_peer *peer); /* those that UCX does not end: S
 void ucx_send_settle(struct ucx_send *send);   /* over, once it is neither posted nor lent */
 void ucx_memory_use(const struct ucx *ucx, uint32_t memory, ucp_request_param_t *params);
 void ucx_event_polled(struct ucx *ucx, const struct transport_event *event);
+
+/* transport_ucx_once.c */
+ucs_status_t ucx_came_along(struct ucx_offer *offer);
+void ucx_data_release(struct ucx_offer *offer); /* UCX's, or our copy */
 
 /* transport_ucx_control.c */
 void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits);

@@ -1,8 +1,9 @@
 /* Messages: sends, offers and credit. One active message per message; prefix and head travel as its
  * header.
  *
- * A body of rendezvous_bytes or more stays at its sender until it is taken. A shorter one comes
- * along and is held in UCX's own descriptor; the credit that the receiver grants (offers_max)
+ * A body of rendezvous_bytes or more stays at its sender until it is taken, and so over TCP does
+ * one of more than UCX_PORTION. A shorter one comes along: the owner looks at it at once, where the
+ * network has put it, or it is copied aside; the credit that the receiver grants (offers_max)
  * bounds how much of that there can be. */
 #include "common/transport_ucx.h"
 
@@ -123,6 +124,19 @@ static struct ucx_send *send_new(struct ucx_peer *peer, const struct transport_m
     return send;
 }
 
+/* Whether the body stays here until it is taken. Short ones in a GPU's memory do, too: nobody
+ * copies them behind their head. */
+static bool waits(struct ucx_peer *peer, const struct transport_message *message)
+{
+    struct ucx *ucx = peer->ucx;
+    if (message->length == 0)
+        return false;
+    if (ucx_memory_is_far(ucx, message->memory))
+        return true;
+    return message->length >= ucx->settings.rendezvous_bytes &&
+           (message->length > UCX_PORTION || ucx_portion(&ucx->base, peer->number) != UCX_PORTION);
+}
+
 gradweir_status ucx_send(struct transport *transport, uint64_t number,
                          const struct transport_message *message)
 {
@@ -134,10 +148,7 @@ gradweir_status ucx_send(struct transport *transport, uint64_t number,
         return GRADWEIR_ERR_AGAIN;
     }
     struct ucx_send *send = send_new(peer, message);
-    /* Short bodies in a GPU's memory wait there, too: nobody copies them behind their head. */
-    bool rendezvous = !send->lent && message->length > 0 &&
-                      (message->length >= ucx->settings.rendezvous_bytes ||
-                       ucx_memory_is_far(ucx, message->memory));
+    const bool rendezvous = !send->lent && waits(peer, message);
     const size_t header =
         sizeof send->prefix + message->head_length + (send->lent ? sizeof(struct ucx_loan) : 0);
     ucp_request_param_t params = {
@@ -183,9 +194,10 @@ static ucs_status_t offer(struct ucx_peer *peer, const struct ucx_arrival *arriv
 {
     struct ucx *ucx = peer->ucx;
     uint64_t number = 0;
+    struct ucx_offer *slot = NULL;
     const uint64_t length = loan ? loan->length : arrival->length;
     if (length > 0) {
-        struct ucx_offer *slot = offer_new(peer);
+        slot = offer_new(peer);
         ASSERT(slot);
         /* The index finds the slot again; peers_max * offers_max stays below 2^24. */
         number = ++ucx->serial << 24 | (uint64_t)(slot - ucx->offers);
@@ -210,7 +222,9 @@ static ucs_status_t offer(struct ucx_peer *peer, const struct ucx_arrival *arriv
         (uint32_t)(arrival->header_length - sizeof(struct ucx_prefix) - (loan ? sizeof *loan : 0));
     memcpy(event->head, (const unsigned char *)arrival->header + sizeof(struct ucx_prefix),
            event->head_length);
-    return !loan && length > 0 ? UCS_INPROGRESS : UCS_OK;
+    if (loan || length == 0)
+        return UCS_OK;
+    return slot->rendezvous ? UCS_INPROGRESS : ucx_came_along(slot);
 }
 
 static void greeted(struct ucx_peer *peer, unsigned kind, uint32_t credits)
@@ -316,7 +330,7 @@ gradweir_status ucx_handlers_set(struct ucx *ucx)
             .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                           UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
             .id = kind,
-            .flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA,
+            .flags = UCP_AM_FLAG_WHOLE_MSG,
             .cb = on_message,
             .arg = &ucx->handlers[kind],
         };

@@ -8,8 +8,7 @@ static void release(struct ucx_offer *offer, enum ucx_offer_state state)
     if (offer->lent)
         ucx_loan_over(offer->peer, offer->block);
     else
-        ucp_am_data_release(offer->peer->ucx->worker, offer->data);
-    offer->data = NULL;
+        ucx_data_release(offer);
     offer->state = state;
 }
 
@@ -78,8 +77,6 @@ gradweir_status ucx_take(struct transport *transport, uint64_t number, void *pla
     offer->state = UCX_OFFER_TAKEN;
     const void *body = body_of(offer);
     if (body) {
-        /* UCX 1.13 leaks the descriptor when such a body is received outside of its callback: copy
-         * and release. */
         memcpy(place, body, offer->length);
         release(offer, UCX_OFFER_TAKEN);
         landed(offer, GRADWEIR_OK);

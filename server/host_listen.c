@@ -34,10 +34,11 @@ static gradweir_status try_ports(const struct host_options *options, struct host
                 options->data_last, reason);
 }
 
-gradweir_status host_listen(const struct host_options *options, struct host_listener *listener,
+gradweir_status host_listen(const struct host_options *options,
+                            const struct transport_settings *given, struct host_listener *listener,
                             struct transport **transport)
 {
-    struct transport_settings settings = options->transport;
+    struct transport_settings settings = *given;
     snprintf(listener->bind, sizeof listener->bind, "%.*s:%u", HOST_ADDRESS_MAX - 8,
              options->data_host, options->data_first);
     settings.bind_address = listener->bind;

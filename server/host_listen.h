@@ -9,10 +9,11 @@ struct host_listener {
     char address[ADDRESS_MAX];   /* for others */
 };
 
-/* Opens the transport and listens on the host of `listen`, on the first port of data_ports that is
- * free. ERR_IO names the range and the last reason when none is. */
-gradweir_status host_listen(const struct host_options *options, struct host_listener *listener,
-                            struct transport **transport);
+/* Opens a transport of these settings and listens on the host of `listen`, on the first port of
+ * data_ports that is free. ERR_IO names the range and the last reason when none is. */
+gradweir_status host_listen(const struct host_options *options,
+                            const struct transport_settings *settings,
+                            struct host_listener *listener, struct transport **transport);
 
 /* "host:port" as others reach what is bound there: the advertised host instead of the bound one. */
 void host_advertise(const struct host_options *options, const char *bound, char *text, size_t size);

@@ -160,7 +160,10 @@ static gradweir_status open_all(struct shard_loop *loop, struct control *within)
     TRY(connect_control(loop, within));
     TRY(content_assembler_new(CONTENT_BYTES_MAX, &loop->assembler));
     const uint32_t peers_max = host->options->transport.peers_max;
-    TRY(host_listen(host->options, &loop->listener, &loop->transport));
+    struct transport_settings settings = host->options->transport;
+    settings.at_once = shard_loop_at_once;
+    settings.at_once_context = loop;
+    TRY(host_listen(host->options, &settings, &loop->listener, &loop->transport));
     loop->peers = calloc(peers_max, sizeof *loop->peers);
     if (!loop->peers)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %u peers", peers_max);

@@ -146,6 +146,7 @@ static void offered(struct shard_loop *loop, const struct transport_event *event
     struct head_any head = {.kind = 0};
     uint32_t bodied;
     const uint32_t heads = outbox_heads(event, &bodied);
+    const uint64_t portion = transport_portion(loop->transport, event->peer);
     for (uint32_t i = 0; i < heads || i == 0; i++) {
         if (heads)
             memcpy(&head, event->head + i * HEAD_BYTES, HEAD_BYTES);
@@ -153,6 +154,7 @@ static void offered(struct shard_loop *loop, const struct transport_event *event
                                                      .now_ns = (int64_t)clock_now_ns(),
                                                      .peer = event->peer,
                                                      .head = &head,
+                                                     .portion = portion,
                                                      .offer = i == bodied ? event->offer : 0,
                                                      .length = i == bodied ? event->length : 0});
     }
@@ -160,6 +162,10 @@ static void offered(struct shard_loop *loop, const struct transport_event *event
 
 static void transport_told(struct shard_loop *loop, const struct transport_event *event)
 {
+    if (!loop->shard && event->kind == TRANSPORT_OFFERED)
+        transport_hangup(loop->transport, event->peer); /* too early: it will come again */
+    if (!loop->shard && event->kind != TRANSPORT_ACCEPTED)
+        return;
     switch (event->kind) {
     case TRANSPORT_OFFERED: offered(loop, event); break;
     case TRANSPORT_LANDED: landed(loop, event); break;
@@ -177,18 +183,21 @@ static void transport_told(struct shard_loop *loop, const struct transport_event
     }
 }
 
+void shard_loop_at_once(void *context, const struct transport_event *event)
+{
+    struct shard_loop *loop = context;
+    loop->handed = true;
+    transport_told(loop, event);
+}
+
 bool shard_loop_transport(struct shard_loop *loop)
 {
     struct transport_event events[SHARD_EVENTS_MAX];
+    loop->handed = false;
     const size_t count = transport_poll(loop->transport, events, SHARD_EVENTS_MAX);
     for (size_t i = 0; i < count; i++)
-        if (loop->shard)
-            transport_told(loop, &events[i]);
-        else if (events[i].kind == TRANSPORT_ACCEPTED)
-            shard_loop_peer(loop, events[i].peer, true);
-        else if (events[i].kind == TRANSPORT_OFFERED)
-            transport_hangup(loop->transport, events[i].peer); /* too early: it will come again */
-    return count > 0;
+        transport_told(loop, &events[i]);
+    return count > 0 || loop->handed;
 }
 
 static void send_message(struct shard_loop *loop, struct message *message)

@@ -47,6 +47,7 @@ struct shard_loop {
     struct host_shard *host;
     struct control *control;
     struct transport *transport;
+    bool handed; /* the transport told something at once, in this turn */
     struct host_listener listener;
     const struct device *device;
     struct device_state *device_state;
@@ -115,7 +116,9 @@ void shard_loop_peer(struct shard_loop *loop, uint64_t peer, bool there);
 /* A SCAN, AVERAGE or STEP waits for its turn. */
 void shard_loop_queue(struct shard_loop *loop, const struct shard_action *action);
 
-/* Transport and device events for the core; true when there was anything. */
+/* Transport and device events for the core; true when there was anything. at_once: of the
+ * transport's settings. */
+void shard_loop_at_once(void *loop, const struct transport_event *event);
 bool shard_loop_transport(struct shard_loop *loop);
 bool shard_loop_device(struct shard_loop *loop);
 

@@ -31,14 +31,15 @@ struct body {
 static struct body next_body(struct shard *shard, const struct pull *pull, uint32_t index)
 {
     const struct piece_range range = pull_range(shard);
-    struct body body = {.room = shard->options.chunk_bytes};
+    struct body body = {.room = pull->portion};
     if (pull->pieces == 0)
         return body;
     body.piece = pull_list(shard, index)[pull->piece];
     body.floats = piece_is_floats(&body.piece, &range);
     body.made = (pull->half && body.floats) || body.piece.lead < body.piece.length;
     if (body.made)
-        body.room = shard->body_room * (pull->half && body.floats ? 2 : 1);
+        body.room = (shard->body_room < pull->portion ? shard->body_room : pull->portion) *
+                    (pull->half && body.floats ? 2 : 1);
     return body;
 }
 

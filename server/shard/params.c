@@ -193,6 +193,14 @@ static bool is_sound(const struct shard *shard, const struct head_pull *head, ui
            (head->length <= rest || head->length == UINT64_MAX);
 }
 
+/* The longest body of an answer to this peer: some elements and strided pieces are not to be cut,
+ * so that it is a multiple of 64, and of that one at least. */
+static uint64_t portion_of(const struct shard *shard, const struct shard_event *event)
+{
+    const uint64_t most = shard->options.chunk_bytes, portion = event->portion / 64 * 64;
+    return portion == 0 || portion > most ? most : portion;
+}
+
 static struct pull pull_of(const struct shard *shard, const struct head_pull *head, uint64_t peer)
 {
     const bool listed = head->flags & PULL_PIECES;
@@ -257,6 +265,7 @@ void pull_asked(struct shard *shard, const struct shard_event *event)
         refuse(shard, event, &asked);
         return;
     }
+    asked.portion = portion_of(shard, event);
     pulls[i] = asked;
     pulls[i].number = ++shard->pull_numbers;
     if (asked.landing) {

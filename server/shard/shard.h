@@ -101,6 +101,9 @@ struct shard_event {
     uint64_t peer; /* the transport's number */
     const struct head_any *head;
     uint64_t offer, length;
+    uint64_t
+        portion; /* OFFERED: how long bodies to this peer are best, as transport_portion; 0: any
+                  */
     uint64_t token;
     gradweir_status status;
     uint32_t crc;          /* LANDED: CRC32C of the body as it lies in the slot */
