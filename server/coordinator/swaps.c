@@ -34,13 +34,21 @@ struct swap_round {
 
 struct swaps {
     uint64_t turns;
-    bool closed; /* one in this step: no more, or there would be no room for the actions */
+    bool closed;   /* one in this step: no more, or there would be no room for the actions */
+    uint32_t open; /* rounds that are; without one no event walks over all of them */
     struct swap_round rounds[ROUNDS];
 };
 
 struct swaps *swaps_new(void)
 {
     return calloc(1, sizeof(struct swaps));
+}
+
+static void become(struct swaps *swaps, struct swap_round *round, enum round_state state)
+{
+    swaps->open -= round->state == ROUND_OPEN;
+    swaps->open += state == ROUND_OPEN;
+    round->state = state;
 }
 
 static struct message_swapped *answer(struct order *order, uint32_t peer, gradweir_status status,
@@ -71,7 +79,7 @@ static void tell(struct order *order, const struct swap_round *round, uint32_t r
 
 static void close_round(struct order *order, struct swap_round *round)
 {
-    round->state = ROUND_CLOSED;
+    become(order->swaps, round, ROUND_CLOSED);
     round->turn = ++order->swaps->turns;
     if (round->known)
         round->asked &= round->here;
@@ -88,7 +96,7 @@ static void refuse_all(struct order *order, struct swap_round *round)
         if (round->here >> r & 1)
             answer(order, round->from[r].peer, GRADWEIR_ERR_MISMATCH, round,
                    round->from[r].instance);
-    round->state = ROUND_FREE;
+    become(order->swaps, round, ROUND_FREE);
 }
 
 static bool makes_sense(const struct message_swap *swap)
@@ -144,7 +152,7 @@ static struct swap_round *open_round(struct order *order, const struct message_s
     struct swap_round *round = room(order->swaps, swap->identity);
     if (!round)
         return NULL;
-    round->state = ROUND_OPEN;
+    become(order->swaps, round, ROUND_OPEN);
     memcpy(round->identity, swap->identity, sizeof round->identity);
     round->number = swap->round;
     round->meeting = swap->meeting;
@@ -237,25 +245,26 @@ void swaps_lost(struct order *order, uint32_t peer)
             if ((round->here >> r & 1) && round->from[r].peer == peer)
                 round->here &= ~(UINT32_C(1) << r);
         if (round->state == ROUND_OPEN && round->here == 0)
-            round->state = ROUND_FREE;
+            become(order->swaps, round, ROUND_FREE);
     }
 }
 
 void swaps_tick(struct order *order)
 {
-    for (uint32_t i = 0; i < ROUNDS && !order->swaps->closed; i++) {
-        struct swap_round *round = &order->swaps->rounds[i];
+    struct swaps *swaps = order->swaps;
+    for (uint32_t i = 0; i < ROUNDS && swaps->open > 0 && !swaps->closed; i++) {
+        struct swap_round *round = &swaps->rounds[i];
         if (round->state == ROUND_OPEN &&
             (order->now_ns >= round->deadline_ns || (round->here & round->asked) == round->asked))
             close_round(order, round);
     }
-    order->swaps->closed = false;
+    swaps->closed = false;
 }
 
 int64_t swaps_next(const struct order *order)
 {
     int64_t next = INT64_MAX;
-    for (uint32_t i = 0; i < ROUNDS; i++) {
+    for (uint32_t i = 0; i < ROUNDS && order->swaps->open > 0; i++) {
         const struct swap_round *round = &order->swaps->rounds[i];
         if (round->state != ROUND_OPEN)
             continue;
