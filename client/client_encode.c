@@ -160,6 +160,9 @@ static uint64_t copy_some(struct client_encoding *encoding, struct landing *land
     return some;
 }
 
+/* What is resent of so large a body, if ever, has left the caches. */
+#define PAST_ELEMENTS ((uint64_t)2 << 20)
+
 /* Elements [first, first + n) of one of the model's blocks. */
 static uint32_t copy_floats(struct client_encoding *encoding, uint64_t first, uint64_t n,
                             struct arithmetic_running *running)
@@ -172,8 +175,12 @@ static uint32_t copy_floats(struct client_encoding *encoding, uint64_t first, ui
         return landed_sum(
             &(struct landing){.arithmetic = client->arithmetic, .from = lent + first * sizeof *to},
             (size_t)n, 0, running);
+    float *also = client_room_next(encoding->client, first * sizeof *to, (size_t)n * sizeof *to);
     for (uint64_t at = 0, some; at < n; at += some) {
-        struct landing landing = {.arithmetic = client->arithmetic, .to = to + at};
+        struct landing landing = {.arithmetic = client->arithmetic,
+                                  .to = to + at,
+                                  .also = also ? also + at : NULL,
+                                  .past = also && client->model->elements >= PAST_ELEMENTS};
         some = copy_some(encoding, &landing, first + at, n - at);
         crc = landed_sum(&landing, (size_t)some, crc, running);
     }
@@ -202,9 +209,7 @@ static uint32_t encode_floats(struct client_encoding *encoding, uint64_t first, 
     return crc;
 }
 
-/* First parameters that lie in bound memory as they lie in a body, end to end: they are sent from
- * there, and a large model is not copied once more. */
-static const uint8_t *lies_as_body(const struct client_encoding *encoding)
+const uint8_t *client_encode_lies(const struct client_encoding *encoding)
 {
     const struct model *model = encoding->client->model;
     const float *base = memory_of(encoding, model->by_offset[0]);
@@ -336,8 +341,7 @@ static void encode_runs(struct client_encoding *encoding)
     }
 }
 
-/* Of a rank's share only its runs are written, measured and sent. */
-static gradweir_status encode_share(struct client_encoding *encoding,
+gradweir_status client_encode_share(struct client_encoding *encoding,
                                     struct session_push_request *what)
 {
     struct gradweir_client *client = encoding->client;
@@ -354,47 +358,4 @@ static gradweir_status encode_share(struct client_encoding *encoding,
     settle(encoding);
     client_part_measure(encoding, &what->norm, &what->digest);
     return encoding->status;
-}
-
-static void tell(struct gradweir_client *client, enum session_event_kind kind,
-                 const struct session_push_request *what)
-{
-    client_event(client, &(struct session_event){
-                             .kind = kind, .now_ns = (int64_t)clock_now_ns(), .push = *what});
-    client_turn(client);
-}
-
-gradweir_status client_encode_push(struct gradweir_client *client, enum client_source source,
-                                   struct session_push_request *what, bool *told)
-{
-    struct client_encoding encoding;
-    enum session_event_kind kind = SESSION_PUSH;
-    *told = false;
-    TRY(client_encode_begin(&encoding, client, source, what->buffer));
-    client->lent[what->buffer] = lies_as_body(&encoding);
-    const uint64_t chunk = codec_chunk(encoding.codec, client->session.chunk_bytes);
-    if (client->parts) {
-        TRY(encode_share(&encoding, what));
-        *told = true;
-        client_event(client, &(struct session_event){.kind = SESSION_PUSH,
-                                                     .now_ns = (int64_t)clock_now_ns(),
-                                                     .push = *what});
-        return GRADWEIR_OK;
-    }
-    while (client_encode_more(&encoding, chunk)) {
-        what->filling = true;
-        what->filled = encoding.filled;
-        tell(client, kind, what);
-        *told = true;
-        kind = SESSION_FILLED;
-    }
-    TRY(encoding.status);
-    *told = true;
-    what->filling = false;
-    what->filled = encoding.filled;
-    what->norm = encoding.norm;
-    what->digest = encoding.digest;
-    client_event(client, &(struct session_event){
-                             .kind = kind, .now_ns = (int64_t)clock_now_ns(), .push = *what});
-    return GRADWEIR_OK;
 }

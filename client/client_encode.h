@@ -18,6 +18,7 @@ struct client_encoding {
     bool streams;  /* some are far: all come by a stream (client_memory.h) */
     bool direct;   /* it is made in a GPU's memory (client_direct.h) */
     gradweir_status status; /* OK, or why it goes no further */
+    bool no_room;           /* the transport has none, or none became free */
     bool refused;           /* it is not finite, or too large, and will not be admitted */
     uint64_t filled;        /* bytes of the send buffer that will not change any more */
     double norm;            /* of the whole, and its digest: once all is in */
@@ -48,10 +49,32 @@ uint32_t client_encode_crc(const struct gradweir_client *client, uint32_t buffer
  * in client->block. Blocks are asked for in order. NULL: encoding->status says why. */
 const float *client_encode_source(struct client_encoding *encoding, uint64_t first, uint64_t n);
 
-/* Makes the body of a push (buffer, purpose, basis, samples are filled in) and hands it to the
- * session, chunk by chunk; norm and digest come back in *what. When far memory fails meanwhile,
- * *told says whether the session has heard of the push, and so has its buffer until the session
- * ends. */
+/* First parameters that lie in bound memory as they lie in a body, end to end: they are sent from
+ * there, and a large model is not copied once more. Else NULL. */
+const uint8_t *client_encode_lies(const struct client_encoding *encoding);
+
+/* Of a rank's share only its runs are written, measured and sent. */
+gradweir_status client_encode_share(struct client_encoding *encoding,
+                                    struct session_push_request *what);
+
+/* client_room.c. Room for the chunk that is made next, of `chunk` bytes or fewer at a range's end,
+ * if the transport has some; it is waited for while there will be. Returns the chunk's bytes. */
+uint64_t client_room_take(struct client_encoding *encoding, uint64_t chunk);
+
+/* Where in it the bytes [offset, offset + length) of the body are made as well; NULL: nowhere.
+ * They are asked for in order, once. */
+void *client_room_next(struct gradweir_client *client, uint64_t offset, uint64_t length);
+
+/* The chunk that leaves, if it was made there: it is the transport's then. Else NULL. */
+const uint8_t *client_room_use(struct gradweir_client *client, const struct session_action *action);
+
+/* What was not used. */
+void client_room_back(struct gradweir_client *client);
+
+/* client_encode_push.c. Makes the body of a push (buffer, purpose, basis, samples are filled in)
+ * and hands it to the session, chunk by chunk; norm and digest come back in *what. When far memory
+ * fails meanwhile, *told says whether the session has heard of the push, and so has its buffer
+ * until the session ends. */
 gradweir_status client_encode_push(struct gradweir_client *client, enum client_source source,
                                    struct session_push_request *what, bool *told);
 

@@ -63,6 +63,14 @@ struct pull_boxes {
     bool apart; /* it does not go into bound memory */
 };
 
+/* Room at the transport for one chunk of the body that is made: client_room.c. */
+struct client_room {
+    uint8_t *at; /* NULL: none */
+    uint64_t peer;
+    uint32_t buffer;
+    uint64_t offset, length, made; /* bytes of the body; how many of them are there */
+};
+
 /* client_ahead.h */
 struct ahead {
     bool fresh; /* nothing of the pull into bound memory has been taken yet */
@@ -125,7 +133,8 @@ struct gradweir_client {
     float *block;    /* room for one, where gradients are not float32 */
     uint8_t *staged; /* there: a rank's share before it is encoded */
     uint8_t *rest;   /* error feedback: what is owed, a float per element; NULL: none */
-    bool returns[OUTSTANDING_MAX];        /* this buffer's mass, if it is refused */
+    bool returns[OUTSTANDING_MAX]; /* this buffer's mass, if it is refused */
+    struct client_room room;
     const uint8_t *lent[OUTSTANDING_MAX]; /* the caller's memory that is sent instead, or NULL */
     uint32_t memories[OUTSTANDING_MAX], received_memory;
     bool busy[OUTSTANDING_MAX];

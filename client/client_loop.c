@@ -18,6 +18,7 @@ static void not_sent(void *context, const struct outbox_item *item, gradweir_sta
 {
     struct gradweir_client *client = context;
     (void)status; /* PEER_LOST says it too */
+    transport_room_back(client->transport, item->peer, item->body);
     if (item->token & chunk_mark)
         client_event(client, &(struct session_event){.kind = SESSION_SENT,
                                                      .now_ns = (int64_t)clock_now_ns(),
@@ -50,12 +51,13 @@ static void send_list(struct gradweir_client *client, const struct session_actio
 static void send_chunk(struct gradweir_client *client, const struct session_action *action)
 {
     const uint8_t *lent = client->lent[action->buffer];
-    uint32_t memory = lent ? 0 : client->memories[action->buffer];
+    const uint8_t *made = client_room_use(client, action);
+    uint32_t memory = lent || made ? 0 : client->memories[action->buffer];
     const uint8_t *far = client_direct_body(client, action->buffer, &memory);
     const uint8_t *body = far ? far : lent ? lent : client->buffers[action->buffer];
     struct outbox_item item = {.peer = client->peers[action->member],
                                .heads_count = 1,
-                               .body = body + action->offset,
+                               .body = made ? made : body + action->offset,
                                .length = action->length,
                                .token = action->token | chunk_mark,
                                .memory = memory};

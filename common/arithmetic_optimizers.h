@@ -252,7 +252,7 @@ static void step_chunk(const struct span *s, float ratio)
 /* Elements between stores past the cache: few, so that the processor still has loads of the next
  * ones under way meanwhile; but enough of them that cutting costs nothing. With a whole CHUNK,
  * loads and stores take turns at the memory, which costs half as much again. */
-#define STREAM_CHUNK 512
+#define STREAM_CHUNK 256
 
 static void stream_chunk(const struct span *s, float ratio)
 {

@@ -16,6 +16,8 @@ static void advance(struct landing *landing, size_t n)
     landing->from = (const unsigned char *)landing->from + bytes;
     if (landing->to != NULL)
         landing->to = (unsigned char *)landing->to + bytes;
+    if (landing->also != NULL)
+        landing->also = (unsigned char *)landing->also + bytes;
 }
 
 static uint32_t sum_piece(const struct landing *landing, size_t n, uint32_t seed,
@@ -25,6 +27,8 @@ static uint32_t sum_piece(const struct landing *landing, size_t n, uint32_t seed
     const void *at = landing->to != NULL ? landing->to : landing->from;
     if (landing->to != NULL)
         memcpy(landing->to, landing->from, bytes);
+    if (landing->also != NULL)
+        memcpy(landing->also, at, bytes);
     if (running != NULL)
         landing->arithmetic->measure_on(landing->codec, at, n, running);
     return checksum_crc32c(seed, at, bytes);

@@ -10,9 +10,10 @@ struct landing {
     const struct arithmetic *arithmetic;
     enum arithmetic_codec codec;
     const void *from;
-    void *to;  /* where they are copied on the way; NULL: nowhere. Sums are of what is in `to`, also
-                  when somebody else writes to `from` meanwhile */
-    bool past; /* a copy past the caches, where the machine can: of what is not read again soon */
+    void *to;   /* where they are copied on the way; NULL: nowhere. Sums are of what is in `to`,
+                   also when somebody else writes to `from` meanwhile */
+    void *also; /* a second copy; NULL: none */
+    bool past;  /* `to` is written past the caches, where the machine can: it is not read soon */
 };
 
 /* The CRC32C of n elements, continued from seed (0 starts), and their measure, continued in

@@ -70,8 +70,6 @@ INLINE __m512i load_once(const float *from)
 
 INLINE void put(float *to, __m512i next, bool past)
 {
-    if (to == NULL)
-        return;
     if (past)
         _mm512_stream_si512((void *)to, next);
     else
@@ -89,27 +87,58 @@ INLINE void measure(struct folding *f, __m512i next)
     f->high = _mm512_add_pd(f->high, _mm512_mul_pd(high, high));
 }
 
-/* Called with constants for all but the first four, so that there is no choice in the loop. */
-INLINE void fold_all(struct folding *given, const struct landing *landing, size_t n, bool past,
-                     bool stores)
+/* Floats in a small page. The processor does not look beyond the page that it reads: who asks for a
+ * line of the next one finds that page's place known and its lines on their way. */
+#define PAGE ((size_t)1024)
+
+struct stores {
+    bool to, past, also;
+};
+
+/* Called with constants for all but the first three, so that there is no choice in the loop. */
+INLINE void fold_all(struct folding *given, const struct landing *landing, size_t n,
+                     const struct stores stores)
 {
     struct folding f = *given;
     const __m512i by = constants(0x0dcb17aa4, 0x0b9e02b86); /* D = 2048 */
     const float *from = landing->from;
-    float *to = stores ? landing->to : NULL;
-    for (size_t i = 0; i < n; i += LANDED_FOLD)
+    float *to = landing->to, *also = landing->also;
+    for (size_t i = 0; i < n; i += LANDED_FOLD) {
+        if (i % PAGE == 0)
+            __builtin_prefetch((const void *)((uintptr_t)(from + i) + PAGE * sizeof *from));
         for (size_t k = 0; k < 4; k++) {
             const __m512i next = load_once(from + i + 16 * k);
-            put(stores ? to + i + 16 * k : NULL, next, past);
+            if (stores.to)
+                put(to + i + 16 * k, next, stores.past);
+            if (stores.also)
+                put(also + i + 16 * k, next, false);
             measure(&f, next);
             f.z[k] = i == 0 ? _mm512_xor_si512(next, f.z[k]) : fold(f.z[k], by, next);
         }
+    }
     *given = f;
 }
 
 static bool aligned(const void *to)
 {
     return (uintptr_t)to % sizeof(__m512i) == 0;
+}
+
+static void store_all(struct folding *f, const struct landing *landing, size_t n)
+{
+    const bool past = landing->past && aligned(landing->to), also = landing->also != NULL;
+    if (landing->to == NULL && also)
+        fold_all(f, landing, n, (struct stores){.also = true});
+    else if (landing->to == NULL)
+        fold_all(f, landing, n, (struct stores){.to = false});
+    else if (past && also)
+        fold_all(f, landing, n, (struct stores){.to = true, .past = true, .also = true});
+    else if (past)
+        fold_all(f, landing, n, (struct stores){.to = true, .past = true});
+    else if (also)
+        fold_all(f, landing, n, (struct stores){.to = true, .also = true});
+    else
+        fold_all(f, landing, n, (struct stores){.to = true});
 }
 
 static void begin(struct folding *f, uint32_t seed, const struct arithmetic_running *running)
@@ -128,12 +157,7 @@ uint32_t landed_fold(const struct landing *landing, size_t n, uint32_t seed,
     struct folding f;
     ASSERT(n > 0 && n % LANDED_FOLD == 0);
     begin(&f, seed, running);
-    if (landing->to == NULL)
-        fold_all(&f, landing, n, false, false);
-    else if (landing->past && aligned(landing->to))
-        fold_all(&f, landing, n, true, true);
-    else
-        fold_all(&f, landing, n, false, true);
+    store_all(&f, landing, n);
     _mm_sfence(); /* what went past the cache is seen by others before they hear of it */
     running->largest_bits = _mm512_reduce_max_epu32(f.largest);
     _mm512_storeu_pd(running->lanes, f.low);

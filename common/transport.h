@@ -140,6 +140,17 @@ struct transport_functions {
     gradweir_status (*connect)(struct transport *transport, const char *address,
                                uint32_t deadline_ms, uint64_t token, uint64_t *peer);
 
+    /* Room for a body of `length` bytes that goes to this peer next: whoever makes the body there,
+     * and sends it from there, saves a copy. It is his until send() has taken it, or room_back(),
+     * or the peer's LOST; its contents are undefined. ERR_AGAIN: all of it is in use, and there is
+     * some again when something of this peer's is SENT. ERR_UNSUPPORTED: there is none. send() from
+     * anywhere does the same. Neither says a reason. */
+    gradweir_status (*room)(struct transport *transport, uint64_t peer, uint64_t length,
+                            void **room);
+
+    /* Of room that is not needed after all; of other memory nothing happens. */
+    void (*room_back)(struct transport *transport, uint64_t peer, const void *room);
+
     /* Ends a connection without asking the other side; what is in flight ends with ERR_LOST, then
      * LOST follows (ERR_STOPPED). A peer that is already going, or gone, is fine: nothing happens.
      */
@@ -243,6 +254,17 @@ static inline gradweir_status transport_connect(struct transport *transport, con
 static inline void transport_hangup(struct transport *transport, uint64_t peer)
 {
     transport->functions->hangup(transport, peer);
+}
+
+static inline gradweir_status transport_room(struct transport *transport, uint64_t peer,
+                                             uint64_t length, void **room)
+{
+    return transport->functions->room(transport, peer, length, room);
+}
+
+static inline void transport_room_back(struct transport *transport, uint64_t peer, const void *room)
+{
+    transport->functions->room_back(transport, peer, room);
 }
 
 static inline gradweir_status transport_send(struct transport *transport, uint64_t peer,

@@ -72,6 +72,9 @@ void memory_link_break(struct memory_peer *peer, gradweir_status status, const c
 /* Members of transport_memory_functions. */
 gradweir_status memory_send(struct transport *transport, uint64_t peer,
                             const struct transport_message *message);
+gradweir_status memory_room(struct transport *transport, uint64_t peer, uint64_t length,
+                            void **room);
+void memory_room_back(struct transport *transport, uint64_t peer, const void *room);
 const void *memory_body(struct transport *transport, uint64_t offer);
 gradweir_status memory_take(struct transport *transport, uint64_t offer, void *place,
                             uint32_t mapped, uint64_t token);

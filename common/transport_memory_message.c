@@ -262,6 +262,24 @@ static struct memory_message *offer_find(struct memory *memory, uint64_t offer,
     return NULL;
 }
 
+/* Bodies are copied once anyway. */
+gradweir_status memory_room(struct transport *transport, uint64_t peer, uint64_t length,
+                            void **room)
+{
+    (void)transport;
+    (void)peer;
+    (void)length;
+    (void)room;
+    return GRADWEIR_ERR_UNSUPPORTED;
+}
+
+void memory_room_back(struct transport *transport, uint64_t peer, const void *room)
+{
+    (void)transport;
+    (void)peer;
+    (void)room;
+}
+
 /* Bodies stay in memory that their sender may give up, in another thread, while it is read. */
 const void *memory_body(struct transport *transport, uint64_t offer)
 {

@@ -140,6 +140,7 @@ struct ucx_blocks {
     uint64_t nonce;
     bool offered, seen;
     uint32_t busy; /* blocks with a body on its way: bits */
+    uint32_t kept; /* blocks in which a body is made: bits */
 };
 
 struct ucx_view {
@@ -305,7 +306,9 @@ const char *ucx_loan_heard(const struct ucx_peer *peer, const void *what, struct
 bool ucx_loan_make(struct ucx_send *send, const struct transport_message *message,
                    struct ucx_loan *loan);                 /* the body is copied into a block */
 void ucx_loan_over(struct ucx_peer *peer, uint32_t block); /* at the receiver */
-void ucx_blocks_end(struct ucx_peer *peer);                /* in both directions, lost */
+gradweir_status ucx_room(struct transport *transport, uint64_t peer, uint64_t length, void **room);
+void ucx_room_back(struct transport *transport, uint64_t peer, const void *room);
+void ucx_blocks_end(struct ucx_peer *peer); /* in both directions, lost */
 
 /* transport_ucx_take.c */
 const void *ucx_body(struct transport *transport, uint64_t offer);

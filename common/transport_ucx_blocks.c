@@ -90,20 +90,67 @@ const char *ucx_seen_heard(struct ucx_peer *peer, size_t bytes)
     return NULL;
 }
 
+static bool fits(const struct ucx_peer *peer, uint64_t length)
+{
+    return peer->blocks.seen && length > 0 && length <= UCX_BLOCK_BYTES &&
+           length >= peer->ucx->settings.rendezvous_bytes;
+}
+
 /* The lowest free one: what was used last is still in the cache. */
+static uint32_t block_free(const struct ucx_blocks *blocks)
+{
+    uint32_t block = 0;
+    while (block < UCX_BLOCKS && (blocks->busy | blocks->kept) & 1u << block)
+        block++;
+    return block;
+}
+
+/* The block that begins there and is kept, or UCX_BLOCKS. */
+static uint32_t block_kept(const struct ucx_blocks *blocks, const void *room)
+{
+    uint32_t block = 0;
+    while (block < UCX_BLOCKS &&
+           (!(blocks->kept & 1u << block) || room != blocks->memory + block * UCX_BLOCK_BYTES))
+        block++;
+    return block;
+}
+
+gradweir_status ucx_room(struct transport *transport, uint64_t number, uint64_t length, void **room)
+{
+    struct ucx_peer *peer = ucx_peer_find((struct ucx *)transport, number);
+    if (!peer || peer->state != UCX_OPEN || !fits(peer, length))
+        return GRADWEIR_ERR_UNSUPPORTED;
+    const uint32_t block = block_free(&peer->blocks);
+    if (block == UCX_BLOCKS)
+        return GRADWEIR_ERR_AGAIN;
+    peer->blocks.kept |= 1u << block;
+    *room = peer->blocks.memory + block * UCX_BLOCK_BYTES;
+    return GRADWEIR_OK;
+}
+
+void ucx_room_back(struct transport *transport, uint64_t number, const void *room)
+{
+    struct ucx_peer *peer = ucx_peer_find((struct ucx *)transport, number);
+    const uint32_t block = peer ? block_kept(&peer->blocks, room) : UCX_BLOCKS;
+    if (block < UCX_BLOCKS)
+        peer->blocks.kept &= ~(1u << block);
+}
+
 bool ucx_loan_make(struct ucx_send *send, const struct transport_message *message,
                    struct ucx_loan *loan)
 {
     struct ucx_blocks *blocks = &send->peer->blocks;
-    uint32_t block = 0;
-    while (block < UCX_BLOCKS && blocks->busy & 1u << block)
-        block++;
-    if (!blocks->seen || block == UCX_BLOCKS || message->length > UCX_BLOCK_BYTES ||
-        message->length < send->peer->ucx->settings.rendezvous_bytes || message->length == 0 ||
-        ucx_memory_is_far(send->peer->ucx, message->memory))
+    if (!fits(send->peer, message->length) || ucx_memory_is_far(send->peer->ucx, message->memory))
         return false;
-    memcpy(blocks->memory + block * UCX_BLOCK_BYTES, message->body, message->length);
-    atomic_thread_fence(memory_order_seq_cst); /* libc may have stored past the cache */
+    uint32_t block = block_kept(blocks, message->body);
+    if (block == UCX_BLOCKS) {
+        block = block_free(blocks);
+        if (block == UCX_BLOCKS)
+            return false;
+        memcpy(blocks->memory + block * UCX_BLOCK_BYTES, message->body, message->length);
+    }
+    atomic_thread_fence(memory_order_seq_cst); /* it may have been stored past the cache */
+    blocks->kept &= ~(1u << block);
     blocks->busy |= 1u << block;
     send->block = block;
     *loan = (struct ucx_loan){.block = block, .length = message->length};

@@ -108,6 +108,31 @@ Test(landed, a_copy_on_the_way_has_the_sums_of_what_was_copied)
     free(to);
 }
 
+Test(landed, a_second_copy_is_the_first_one)
+{
+    float *x = floats(), *to = floats(), *also = floats();
+    for (size_t k = 0; arithmetic_at(k) != NULL; k++)
+        for (size_t i = 0; i < 8; i++) {
+            const size_t n = 1237 + 64 * i;
+            const struct landing landing = {.arithmetic = arithmetic_at(k),
+                                            .from = x,
+                                            .to = i & 1 ? to : NULL,
+                                            .also = i & 2 ? also : NULL,
+                                            .past = i & 4};
+            struct arithmetic_running running = {.largest_bits = 0};
+            memset(to, 0, (n + 1) * sizeof *to);
+            memset(also, 0, (n + 1) * sizeof *also);
+            cr_expect_eq(landed_sum(&landing, n, 0, &running),
+                         checksum_crc32c(0, x, n * sizeof *x));
+            cr_expect_eq(memcmp(to, x, n * sizeof *x) == 0, (i & 1) != 0);
+            cr_expect_eq(memcmp(also, x, n * sizeof *x) == 0, (i & 2) != 0);
+            cr_expect(to[n] == 0.0f && also[n] == 0.0f);
+        }
+    free(x);
+    free(to);
+    free(also);
+}
+
 Test(landed, codes_are_copied_on_the_way_too)
 {
     const struct arithmetic *set = arithmetic_choose(NULL);

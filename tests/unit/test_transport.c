@@ -163,6 +163,46 @@ Test(transport, a_body_that_is_here_can_be_read_where_it_lies, .timeout = 600)
     free(place);
 }
 
+/* Bodies that are made in the transport's room, and room that is given back: there is as much of it
+ * after many as after one, and when all is in use that is said. */
+Test(transport, a_body_may_be_made_in_room_of_the_transport, .timeout = 600)
+{
+    enum { ROUNDS = 20, LENGTH = 300000 };
+    unsigned char *place = malloc(LENGTH);
+    FOR_EACH_SETTING(setting)
+    {
+        struct pair pair;
+        bool any = false;
+        pair_open(&pair, setting, transport_defaults());
+        struct transport *client = pair.client.transport;
+        for (uint64_t round = 0; round < ROUNDS; round++) {
+            void *unused = NULL, *room = place;
+            any = transport_room(client, pair.client.peer, LENGTH, &unused) == GRADWEIR_OK;
+            (void)transport_room(client, pair.client.peer, LENGTH, &room);
+            cr_assert_neq(room, unused);
+            pair_fill(room, LENGTH, round);
+            send_body(&pair.client, room, LENGTH, round);
+            transport_room_back(client, pair.client.peer, unused);
+            (void)read_or_take(&pair, place, round);
+            cr_assert_eq(pair_await(&pair, &pair.client, TRANSPORT_SENT).status, GRADWEIR_OK);
+        }
+        cr_assert(any || strcmp(setting->lanes, "posix") != 0);
+        void *none, *all[64];
+        size_t rooms = 0;
+        while (transport_room(client, pair.client.peer, LENGTH, &all[rooms]) == GRADWEIR_OK)
+            cr_assert_lt(++rooms, 64);
+        cr_assert_eq(transport_room(client, pair.client.peer, LENGTH, &none),
+                     rooms > 0 ? GRADWEIR_ERR_AGAIN : GRADWEIR_ERR_UNSUPPORTED);
+        while (rooms > 0)
+            transport_room_back(client, pair.client.peer, all[--rooms]);
+        cr_assert_eq(transport_room(client, pair.client.peer, BODY_MAX, &none),
+                     GRADWEIR_ERR_UNSUPPORTED);
+        cr_assert_eq(transport_room(client, 12345, LENGTH, &none), GRADWEIR_ERR_UNSUPPORTED);
+        pair_close(&pair);
+    }
+    free(place);
+}
+
 Test(transport, an_offer_is_taken_late_or_refused_as_its_owner_likes, .timeout = 600)
 {
     static unsigned char bodies[6][100000], places[6][100000];

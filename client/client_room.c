@@ -1,0 +1,95 @@
+/* Room at the transport in which the next chunk of a push is made, beside the send buffer: a body
+ * that is made there need not be copied there. What is resent later comes from the send buffer. */
+#include "client/client_encode.h"
+
+#include "common/clock.h"
+#include "common/idle.h"
+
+/* The open member whose chunk begins at this byte of a body, or MEMBERS_MAX; and its length. */
+static uint32_t member_at(const struct gradweir_client *client, uint64_t offset, uint64_t chunk,
+                          uint64_t *length)
+{
+    const struct session *session = &client->session;
+    for (uint32_t i = 0; i < session->members_count; i++) {
+        const struct session_member *member = &session->members[i];
+        const uint64_t within = offset - member->offset, rest = member->bytes - within;
+        if (offset < member->offset || within >= member->bytes)
+            continue;
+        *length = rest < chunk ? rest : chunk;
+        return member->state == MEMBER_OPEN && within % chunk == 0 ? i : MEMBERS_MAX;
+    }
+    return MEMBERS_MAX;
+}
+
+/* How long a push waits for room, while nothing becomes free: then it goes on without. */
+#define ROOM_PATIENCE_NS (UINT64_C(10) * CLOCK_MS)
+
+/* OK: room. The receiver copies out what was made before; who runs ahead of him makes bodies that
+ * have to be copied once more. */
+static gradweir_status room_wait(struct gradweir_client *client, uint32_t member, uint64_t length)
+{
+    void *at;
+    const uint64_t end = clock_now_ns() + ROOM_PATIENCE_NS;
+    for (struct idle idle = {.yields = 0};;) {
+        const struct session_member *to = &client->session.members[member];
+        if (to->state != MEMBER_OPEN || client->failed != GRADWEIR_OK)
+            return GRADWEIR_ERR_LOST;
+        client->room.peer = client->peers[member];
+        const gradweir_status status =
+            transport_room(client->transport, client->room.peer, length, &at);
+        if (status == GRADWEIR_OK)
+            client->room.at = at;
+        if (status != GRADWEIR_ERR_AGAIN)
+            return status;
+        const bool any = client_turn(client);
+        if (clock_now_ns() >= end)
+            return GRADWEIR_ERR_AGAIN;
+        if (!idle_again(&idle, any))
+            client_sleep(client, end);
+    }
+}
+
+uint64_t client_room_take(struct client_encoding *encoding, uint64_t chunk)
+{
+    struct gradweir_client *client = encoding->client;
+    struct client_room *room = &client->room;
+    uint64_t length;
+    *room = (struct client_room){.buffer = encoding->buffer, .offset = encoding->filled};
+    const uint32_t member = member_at(client, encoding->filled, chunk, &length);
+    if (member == MEMBERS_MAX)
+        return chunk;
+    if (encoding->codec == ARITHMETIC_F32 && !client->lent[encoding->buffer] && !encoding->direct &&
+        !encoding->no_room) {
+        room->length = length;
+        encoding->no_room = room_wait(client, member, length) != GRADWEIR_OK;
+    }
+    return length;
+}
+
+void *client_room_next(struct gradweir_client *client, uint64_t offset, uint64_t length)
+{
+    struct client_room *room = &client->room;
+    if (!room->at || offset != room->offset + room->made || length > room->length - room->made)
+        return NULL;
+    room->made += length;
+    return room->at + (offset - room->offset);
+}
+
+const uint8_t *client_room_use(struct gradweir_client *client, const struct session_action *action)
+{
+    struct client_room *room = &client->room;
+    const uint8_t *at = room->at;
+    if (!at || room->made != room->length || room->peer != client->peers[action->member] ||
+        room->buffer != action->buffer || room->offset != action->offset ||
+        room->length != action->length)
+        return NULL;
+    room->at = NULL;
+    return at;
+}
+
+void client_room_back(struct gradweir_client *client)
+{
+    if (client->room.at)
+        transport_room_back(client->transport, client->room.peer, client->room.at);
+    client->room.at = NULL;
+}
