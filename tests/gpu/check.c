@@ -99,6 +99,20 @@ void fill_uniform(struct random *random, float *to, size_t n, float least, float
         to[i] = least + (most - least) * (float)random_uniform(random);
 }
 
+float *timed_floats(size_t n)
+{
+    enum { BLOCK = 1 << 16 };
+    static float block[BLOCK];
+    struct random random;
+    random_init(&random, 1);
+    fill_uniform(&random, block, BLOCK, 0, 1);
+    float *floats = memory_get(n * sizeof *floats);
+    memory_put(floats, block, (n < BLOCK ? n : BLOCK) * sizeof *block);
+    for (size_t at = BLOCK; at < n; at *= 2)
+        memory_copy(floats + at, floats, (n - at < at ? n - at : at) * sizeof *floats);
+    return floats;
+}
+
 /* The first few are told, all are counted. */
 static bool tell(void)
 {

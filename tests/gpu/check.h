@@ -40,12 +40,20 @@ void fill_floats(struct random *random, float *to,
 void fill_positive(struct random *random, float *to, size_t n);
 void fill_uniform(struct random *random, float *to, size_t n, float least, float most);
 
+/* For what is timed: n floats on the GPU, drawn from (0, 1): no NaN comes of a root and no kernel
+ * takes another way than it usually does. To be given to memory_free. */
+float *timed_floats(size_t n);
+
+/* What a kernel that reads and writes everything once should reach of a copy's rate. */
+#define CHECK_GOAL 0.85
+
 /* One line of the table. */
 struct check {
     const char *name;
     const char *promise;                /* "bits", or the tolerance as text */
     void (*run)(struct random *random); /* one round of cases, chosen anew each time */
     double (*time)(double *bytes); /* seconds of a call, and what it must move; NULL: not timed */
+    double goal;                   /* of a copy's rate; 0: none */
 };
 
 /* To be called by run: device has what was expected, bit for bit; guards are whole. what: of which

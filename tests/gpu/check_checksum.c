@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { TIMED = 1 << 26, TIMED_PIECE = 1 << 18 };
+enum { TIMED_PIECE = 1 << 18 };
 
 static size_t draw_length(struct random *random)
 {
@@ -50,24 +50,29 @@ struct timed {
     uint32_t *crcs;
 };
 
+static size_t timed_bytes(void)
+{
+    return memory_timed() * sizeof(float);
+}
+
 static void call_checksum(void *context)
 {
     const struct timed *t = context;
-    (void)gpu_crc32c(memory_stream(), t->data, TIMED, TIMED_PIECE, t->crcs);
+    (void)gpu_crc32c(memory_stream(), t->data, timed_bytes(), TIMED_PIECE, t->crcs);
 }
 
 static double time_checksum(double *bytes)
 {
-    struct timed t = {.data = memory_get(TIMED),
-                      .crcs = memory_get(TIMED / TIMED_PIECE * sizeof(uint32_t))};
+    struct timed t = {.data = timed_floats(memory_timed()),
+                      .crcs = memory_get((timed_bytes() / TIMED_PIECE + 1) * sizeof(uint32_t))};
     const double seconds = memory_seconds(call_checksum, &t, 5);
-    *bytes = TIMED;
+    *bytes = (double)timed_bytes();
     memory_free(t.data);
     memory_free(t.crcs);
     return seconds;
 }
 
 const struct check checks_checksum[] = {
-    {"CRC32C of pieces", "bits", run_checksum, time_checksum},
-    {NULL, NULL, NULL, NULL},
+    {"CRC32C of pieces", "bits", run_checksum, time_checksum, 0},
+    {NULL, NULL, NULL, NULL, 0},
 };

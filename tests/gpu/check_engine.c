@@ -3,6 +3,7 @@
 #include "gpu/kernels_engine.h"
 #include "tests/gpu/check.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { SEEN = 9 }; /* the widest observation that is tried */
@@ -177,11 +178,124 @@ static void run_column_sums(struct random *random)
     array_end(&scratch);
 }
 
+/* Times: rollouts of CartPole, an eighth of the floats that are timed elsewhere. */
+struct timed {
+    size_t n;
+    uint32_t *order;
+    float *in, *out; /* 16 floats a sample */
+    uint8_t *ends;   /* none */
+};
+
+static void call_gather(void *context)
+{
+    const struct timed *t = context;
+    struct gpu_gather_work work = {.order = t->order,
+                                   .n = t->n,
+                                   .observation_dim = 4,
+                                   .action_width = 1,
+                                   .observations = t->in,
+                                   .actions = t->in + 4 * t->n,
+                                   .to_observations = t->out,
+                                   .to_actions = t->out + 4 * t->n};
+    for (size_t c = 0; c < GPU_COLUMNS; c++) {
+        work.columns[c] = t->in + (5 + c) * t->n;
+        work.to_columns[c] = t->out + (5 + c) * t->n;
+    }
+    (void)gpu_gather(memory_stream(), &work);
+}
+
+static void call_look_back(void *context)
+{
+    const struct timed *t = context;
+    const struct gpu_look_back_work work = {.policy = {.action_dim = 2},
+                                            .n = t->n,
+                                            .head = t->in,
+                                            .actions = t->in + 2 * t->n,
+                                            .log_then = t->in + 3 * t->n,
+                                            .log_now = t->out,
+                                            .log_ratios = t->out + t->n};
+    (void)gpu_look_back(memory_stream(), &work);
+}
+
+static void call_link(void *context)
+{
+    const struct timed *t = context;
+    const struct gpu_link_work work = {.steps = t->n / 16,
+                                       .environments = 16,
+                                       .terminated = t->ends,
+                                       .truncated = t->ends + t->n,
+                                       .values = t->in,
+                                       .next_values = t->out};
+    (void)gpu_link_values(memory_stream(), &work);
+}
+
+static void call_add_bias(void *context)
+{
+    const struct timed *t = context;
+    (void)gpu_add_bias(memory_stream(), 4 * t->n, 2, t->in, t->out);
+}
+
+static void call_column_sums(void *context)
+{
+    const struct timed *t = context;
+    const struct gpu_columns_work work = {
+        .rows = t->n, .cols = 8, .d = t->in, .sums = t->out, .scratch = t->out + 8};
+    (void)gpu_column_sums(memory_stream(), &work);
+}
+
+/* each: floats that a sample must move. */
+static double time_of(void (*call)(void *), double each, double *bytes)
+{
+    struct timed t = {.n = memory_timed() / 8};
+    t.order = (uint32_t *)(void *)timed_floats(t.n);
+    t.in = timed_floats(16 * t.n);
+    t.out = timed_floats(16 * t.n);
+    t.ends = memory_get(2 * t.n);
+    uint8_t *none = calloc(t.n, 2 * sizeof *none);
+    uint32_t *order = malloc(t.n * sizeof *order);
+    if (none == NULL || order == NULL)
+        abort();
+    for (size_t i = 0; i < t.n; i++) /* an odd number is prime to a power of two: each once */
+        order[i] = (uint32_t)(i * 0x9e3779b1u % t.n);
+    memory_put(t.ends, none, 2 * t.n);
+    memory_put(t.order, order, t.n * sizeof *order);
+    const double seconds = memory_seconds(call, &t, 5);
+    *bytes = each * (double)t.n * sizeof(float);
+    free(none);
+    free(order);
+    memory_free(t.order);
+    memory_free(t.in);
+    memory_free(t.out);
+    memory_free(t.ends);
+    return seconds;
+}
+
+static double time_gather(double *bytes)
+{
+    return time_of(call_gather, 1 + 2 * (4 + 1 + GPU_COLUMNS), bytes);
+}
+static double time_look_back(double *bytes)
+{
+    return time_of(call_look_back, 2 + 1 + 1 + 2, bytes);
+}
+static double time_link(double *bytes)
+{
+    return time_of(call_link, 2.5, bytes);
+}
+static double time_add_bias(double *bytes)
+{
+    return time_of(call_add_bias, 16, bytes);
+}
+static double time_column_sums(double *bytes)
+{
+    return time_of(call_column_sums, 8, bytes);
+}
+
 const struct check checks_engine[] = {
-    {"samples of a minibatch gathered", "bits", run_gather, NULL},
-    {"log-probabilities of a rollout, looked back at", "2e-5", run_look_back, NULL},
-    {"values that follow, linked", "bits", run_link, NULL},
-    {"bias of a narrow layer", "bits", run_add_bias, NULL},
-    {"gradient of a narrow layer's bias", "2e-4", run_column_sums, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"samples of a minibatch gathered", "bits", run_gather, time_gather, 0},
+    {"log-probabilities of a rollout, looked back at", "2e-5", run_look_back, time_look_back, 0},
+    {"values that follow, linked", "bits", run_link, time_link, 0},
+    {"bias of a narrow layer", "bits", run_add_bias, time_add_bias, 0},
+    {"gradient of a narrow layer's bias", "2e-4", run_column_sums, time_column_sums, 0},
+    {NULL, NULL, NULL, NULL, 0},
 };

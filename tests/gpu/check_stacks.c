@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ELEMENTS_MAX = 3000, WINDOW = 70, SLOTS = WINDOW + 1, TIMED = 1 << 22, TIMED_WINDOW = 64 };
+enum { ELEMENTS_MAX = 3000, WINDOW = 70, SLOTS = WINDOW + 1, TIMED_WINDOW = 64 };
 
 struct rig {
     struct law law;
@@ -232,10 +232,15 @@ static struct arithmetic_plan timed_plan;
 static struct arithmetic_sources timed_sources;
 static float *timed_average;
 
+static size_t timed_n(void)
+{
+    return memory_timed() / 16;
+}
+
 static void call_average(void *context)
 {
     (void)context;
-    (void)gpu_average(memory_stream(), &timed_plan, &timed_sources, 0, TIMED, timed_average);
+    (void)gpu_average(memory_stream(), &timed_plan, &timed_sources, 0, timed_n(), timed_average);
 }
 
 /* The plan of a step that nothing has disturbed for two windows. */
@@ -266,31 +271,25 @@ static void plan_timed(void)
  * and of each stripe that turns a window of gradients and half as many fronts. */
 static double time_stacks(double *bytes)
 {
-    const size_t fronts = TIMED_WINDOW / LAW_FRONT_EVERY;
-    float *memory = memory_get((TIMED_WINDOW + fronts + 2) * TIMED * sizeof(float));
-    float *zeros = calloc(TIMED, sizeof *zeros);
-    if (zeros == NULL)
-        abort();
-    for (size_t k = 0; k < TIMED_WINDOW + fronts + 2; k++)
-        memory_put(memory + k * TIMED, zeros, TIMED * sizeof *zeros);
-    free(zeros);
+    const size_t n = timed_n(), fronts = TIMED_WINDOW / LAW_FRONT_EVERY;
+    float *memory = timed_floats((TIMED_WINDOW + fronts + 2) * n);
     plan_timed();
-    float *at = memory + (size_t)TIMED_WINDOW * TIMED;
+    float *at = memory + TIMED_WINDOW * n;
     timed_sources = (struct arithmetic_sources){.base = memory,
-                                                .stride_bytes = TIMED * sizeof(float),
+                                                .stride_bytes = n * sizeof(float),
                                                 .codec = ARITHMETIC_F32,
                                                 .back = at,
-                                                .fronts = at + 2 * (size_t)TIMED,
-                                                .front_stride = TIMED,
+                                                .fronts = at + 2 * n,
+                                                .front_stride = n,
                                                 .stripe = 1024};
-    timed_average = at + TIMED;
+    timed_average = at + n;
     const double seconds = memory_seconds(call_average, NULL, 5);
-    *bytes = (1 + 2 + 1 + 0.5 + 1 + 1.5) * TIMED * sizeof(float);
+    *bytes = (1 + 2 + 1 + 0.5 + 1 + 1.5) * (double)n * sizeof(float);
     memory_free(memory);
     return seconds;
 }
 
 const struct check checks_stacks[] = {
-    {"window by stacks (times: average, W = 64)", "bits", run_stacks, time_stacks},
-    {NULL, NULL, NULL, NULL},
+    {"window by stacks (times: average, W = 64)", "bits", run_stacks, time_stacks, 0},
+    {NULL, NULL, NULL, NULL, 0},
 };

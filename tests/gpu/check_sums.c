@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum { N = ARITHMETIC_BLOCK + 4321, TENSORS = 5, PIECES_MAX = N / 256 + TENSORS + 1 };
-enum { TIMED = 1 << 24 };
 
 static void run_blocks(struct random *random)
 {
@@ -145,39 +144,59 @@ static void call_lamb(void *context)
 
 static double time_lamb(double *bytes)
 {
-    enum { PIECES = TIMED / ARITHMETIC_BLOCK };
-    static struct arithmetic_range ranges[PIECES];
-    struct array sums = array_new(2 * PIECES * sizeof(double), 0);
-    float *memory = memory_get(3 * (size_t)TIMED * sizeof(float));
-    float *zeros = calloc(TIMED, sizeof *zeros);
-    if (zeros == NULL)
+    const size_t n = memory_timed(), pieces = n / ARITHMETIC_BLOCK;
+    struct arithmetic_range *ranges = calloc(pieces, sizeof *ranges);
+    struct array sums = array_new(2 * pieces * sizeof(double), 0);
+    float *memory = timed_floats(3 * n);
+    if (ranges == NULL)
         abort();
-    for (size_t k = 0; k < 3; k++)
-        memory_put(memory + k * TIMED, zeros, TIMED * sizeof *zeros);
-    free(zeros);
-    for (size_t i = 0; i < PIECES; i++)
+    for (size_t i = 0; i < pieces; i++)
         ranges[i] = (struct arithmetic_range){.begin = i * ARITHMETIC_BLOCK,
                                               .end = (i + 1) * ARITHMETIC_BLOCK};
-    struct array place = array_of(ranges, sizeof ranges, 0);
+    struct array place = array_of(ranges, pieces * sizeof *ranges, 0);
+    free(ranges);
     timed_plan = (struct arithmetic_plan){.algorithm = ARITHMETIC_LAMB, .epsilon = 1e-6f};
     timed_plan.groups[0] = (struct arithmetic_group){.bias1 = 0.5f, .bias2_root = 0.5f};
-    timed_work = (struct arithmetic_work){
-        .parameters = memory, .state_next = {memory + TIMED, memory + 2 * (size_t)TIMED}};
+    timed_work = (struct arithmetic_work){.parameters = memory,
+                                          .state = {memory + n, memory + 2 * n},
+                                          .state_next = {memory + n, memory + 2 * n}};
     timed_pieces =
         (struct gpu_pieces){.pieces = (const struct arithmetic_range *)(void *)place.device,
-                            .n = PIECES,
+                            .n = (uint32_t)pieces,
                             .theta_sums = (double *)(void *)sums.device,
-                            .update_sums = (double *)(void *)sums.device + PIECES};
+                            .update_sums = (double *)(void *)sums.device + pieces};
     const double seconds = memory_seconds(call_lamb, NULL, 5);
-    *bytes = 3.0 * TIMED * sizeof(float);
+    *bytes = 3.0 * (double)n * sizeof(float);
     memory_free(memory);
     array_end(&place);
     array_end(&sums);
     return seconds;
 }
 
+struct timed_blocks {
+    float *x;
+    double *sums;
+};
+
+static void call_blocks(void *context)
+{
+    const struct timed_blocks *t = context;
+    (void)gpu_block_sums(memory_stream(), t->x, memory_timed(), ARITHMETIC_BLOCK, t->sums);
+}
+
+static double time_blocks(double *bytes)
+{
+    struct timed_blocks t = {timed_floats(memory_timed()),
+                             memory_get(arithmetic_blocks(memory_timed()) * sizeof(double))};
+    const double seconds = memory_seconds(call_blocks, &t, 5);
+    *bytes = (double)memory_timed() * sizeof(float);
+    memory_free(t.x);
+    memory_free(t.sums);
+    return seconds;
+}
+
 const struct check checks_sums[] = {
-    {"sums of an average's blocks", "bits", run_blocks, NULL},
-    {"LAMB's sums by tensor and block", "bits", run_lamb, time_lamb},
-    {NULL, NULL, NULL, NULL},
+    {"sums of an average's blocks", "bits", run_blocks, time_blocks, 0},
+    {"LAMB's sums by tensor and block", "bits", run_lamb, time_lamb, 0},
+    {NULL, NULL, NULL, NULL, 0},
 };

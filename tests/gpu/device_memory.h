@@ -28,6 +28,10 @@ void memory_copy(void *to, const void *from, size_t bytes);
 /* Waits for the stream. False: what was started has failed, and fail_reason says how. */
 bool memory_wait(void);
 
+/* Elements of the arrays that are timed: far more than a GPU's cache holds; few, where it is a test
+ * of the check. */
+size_t memory_timed(void);
+
 /* Seconds of one call, each of which starts work on the stream: the median of 9 times of `rounds`
  * calls in a row, after one that is not counted. */
 double memory_seconds(void (*call)(void *), void *context, int rounds);

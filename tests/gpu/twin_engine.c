@@ -63,7 +63,7 @@ int gpu_column_sums(gpu_stream stream, const struct gpu_columns_work *work)
     for (uint64_t j = 0; j < work->cols; j++)
         work->sums[j] = 0;
     for (uint64_t i = 0; i < work->rows * work->cols; i++)
-        work->sums[(i + twin_planted("sums-shifted")) % work->cols] += work->d[i];
+        work->sums[(i + twin_planted("columns-shifted")) % work->cols] += work->d[i];
     return 0;
 }
 

@@ -56,6 +56,8 @@ int gpu_encode_clipped(gpu_stream stream, enum arithmetic_codec codec, const flo
 int gpu_add_scaled(gpu_stream stream, uint64_t n, float scale, const float *x, float *y)
 {
     (void)stream;
+    while (twin_planted("hang"))
+        ;
     for (uint64_t i = 0; i < n; i++)
         y[i] = twin_planted("contracted") ? fmaf(scale, x[i], y[i]) : y[i] + scale * x[i];
     return 0;
