@@ -1,5 +1,6 @@
 /* A whole worker whose arrays lie in a device's memory that nobody can touch but copies, against
- * real servers: this program's table of devices (below) has that one under the name cuda.
+ * real servers. The table of devices of far_worker (far_table.c) has that one under the name cuda;
+ * in gpu_worker it is a GPU (tests/gpu/far_memory_cuda.c).
  *
  *     far_worker ADDRESS far|mixed|host|direct|plain STEPS [COPIES_GOOD]
  *
@@ -18,20 +19,6 @@
 #include <string.h>
 
 enum { WAIT_MS = 120000, TENSORS = 4 };
-
-/* Instead of common/device.c: the linker takes the first it finds. */
-const struct device *device_at(size_t i)
-{
-    return i == 0 ? &device_cpu : i == 1 ? &device_far : NULL;
-}
-
-const struct device *device_find(const char *name)
-{
-    for (size_t i = 0; device_at(i); i++)
-        if (strcmp(device_at(i)->name, name) == 0)
-            return device_at(i);
-    return NULL;
-}
 
 static const struct {
     const char *name;

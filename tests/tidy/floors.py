@@ -44,7 +44,7 @@ OUTSIDE = [
     ("zmq*", ["common/control*", "tests/unit/test_control*"]),
     ("uc[pst]/*", ["common/transport_ucx*", "tests/integration/ucx_far.c"]),
     ("cblas*", ["client/trainer/blas.c", "client/examples/transformer_matrix.c"]),
-    ("cuda*", ["gpu/*", "tests/gpu/device_memory_cuda.c", "tests/gpu/runtime_host.h"]),
+    ("cuda*", ["gpu/*", "tests/gpu/device_memory_cuda.c", "tests/gpu/far_memory_cuda.c", "tests/gpu/runtime_host.h"]),
     ("cublas*", ["gpu/cublas_link.h"]),
     ("nccl*", ["gpu/*"]),
     ("gloo/*", ["common/collective_gloo*", "gpu/*"]),
