@@ -83,12 +83,14 @@ static void name_shards(struct host *host)
 {
     const int64_t only = host->options.only_shard;
     for (uint32_t i = 0; i < host->shards_count; i++)
-        host->shards[i] = (struct host_shard){.options = &host->options,
-                                              .context = host->context,
-                                              .coordinator = host->coordinator,
-                                              .log = &host->log,
-                                              .index = only >= 0 ? (uint32_t)only : i,
-                                              .stop = &stop_asked};
+        host->shards[i] =
+            (struct host_shard){.options = &host->options,
+                                .context = host->context,
+                                .coordinator = host->coordinator,
+                                .log = &host->log,
+                                .index = only >= 0 ? (uint32_t)only : i,
+                                .stop = &stop_asked,
+                                .drain = host->options.coordinator[0] ? &drain_asked : NULL};
 }
 
 static void start_shards(void *argument)
@@ -150,7 +152,8 @@ static gradweir_status run_coordinator(struct host *host)
     return status != GRADWEIR_OK ? status : shards;
 }
 
-/* Shards alone: a signal ends this process; the coordinator drains the job. */
+/* Shards alone: the coordinator drains the job, and a signal ends this process where there is none
+ * any more. */
 static gradweir_status run_shards(struct host *host)
 {
     snprintf(host->coordinator, sizeof host->coordinator, "tcp://%.150s",

@@ -100,6 +100,7 @@ static gradweir_status turn_control(struct shard_loop *loop, bool *any)
     struct control_event *event;
     while ((event = control_poll(loop->control))) {
         *any = true;
+        loop->linked = event->kind != CONTROL_LOST;
         if (event->kind == CONTROL_MESSAGE)
             TRY(message_arrived(loop, &event->message));
         else if (event->kind == CONTROL_UP)
@@ -211,9 +212,16 @@ gradweir_status host_shard_open(struct host_shard *host, struct control *within)
     return status;
 }
 
+/* Who asked us to end asked the coordinator, too: while there is one, it tells us when. */
+static bool ends(const struct host_shard *host)
+{
+    const bool nobody_tells = host->drain && atomic_load(host->drain) && !host->loop->linked;
+    return host->loop->stopped || atomic_load(host->stop) || nobody_tells;
+}
+
 bool host_shard_turn(struct host_shard *host, bool *any)
 {
-    if (host->loop->stopped || atomic_load(host->stop))
+    if (ends(host))
         return false;
     const gradweir_status status = turn(host->loop, any);
     if (status != GRADWEIR_OK)

@@ -20,6 +20,8 @@ struct host_shard {
     const struct log *log;
     uint32_t index;
     atomic_bool *stop;       /* set by whoever ends the process in a hurry */
+    atomic_bool *drain;      /* somebody asked us to end: without a coordinator that would say STOP
+                                the loop does; NULL: the coordinator is in this process */
     struct shard_loop *loop; /* host_shard_loop.h */
     pthread_t thread;
     bool started;
@@ -47,7 +49,8 @@ void host_shard_close(struct host_shard *host); /* not opened is accepted */
 /* On a thread of its own; fields above `loop` are filled in by the caller. */
 gradweir_status host_shard_start(struct host_shard *host);
 
-/* Waits until the coordinator has said STOP (or stop is set) and everything is freed. */
+/* Waits until the coordinator has said STOP (or stop is set, or drain and there is no coordinator)
+ * and everything is freed. */
 gradweir_status host_shard_join(struct host_shard *host);
 
 #endif

@@ -69,6 +69,7 @@ struct shard_loop {
     uint32_t epoch;                /* in which the coordinator said so */
     uint8_t instance[NONCE_BYTES]; /* of this process, for ENLIST */
     bool stopped;                  /* the coordinator said STOP */
+    bool linked;                   /* connected to the coordinator */
 
     struct shard_actions actions;
     struct shard_event *deferred; /* events that arose while actions were carried out */

@@ -29,7 +29,7 @@ enum {
     WAIT_KILLED_MAX_MS =
         160, /* somebody kills it again and again: perhaps the kernel, for memory */
     WAIT_MAX_MS = 2000,
-    FAREWELL_MS = 5000 /* for shards, once the coordinator has ended */
+    FAREWELL_MS = 30000 /* for shards, once the coordinator has ended */
 };
 
 static const char default_folder[] = "/dev/shm";
@@ -149,8 +149,12 @@ static void end_all(struct supervisor *parent, gradweir_status status, const cha
     parent->ending_ns = clock_now_ns();
     parent->status = status;
     snprintf(parent->reason, sizeof parent->reason, "%s", why);
-    if (status == GRADWEIR_OK)
-        return; /* the shards have been told to stop */
+    if (status == GRADWEIR_OK) {
+        /* Shards that were in have been told to stop; those that were not yet hear it from us. A
+         * hangup may come twice without being meant at once; nohup has it ignored. */
+        send_signal(parent, sigismember(&parent->waited, SIGHUP) ? SIGHUP : SIGTERM, false);
+        return;
+    }
     /* At once: a coordinator that drains would tell the others that the job has ended in order, and
      * they would give up their memory. */
     send_signal(parent, SIGKILL, false);

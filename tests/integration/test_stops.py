@@ -82,6 +82,16 @@ class Beginnings(unittest.TestCase):
                 server = library.Server(*words)  # returns as soon as the port file is there
                 self.assertEqual(server.close(), 0, words)
 
+    def test_a_supervised_server_that_is_told_to_end_while_it_begins_ends_without_waiting_for_its_shards(self):
+        """At any moment: its shards may not have enlisted when their coordinator has gone. They would be killed after 5 s."""
+        for pause in range(0, 60, 4):
+            server = library.Server("--supervise", "on", "--shards", "2")
+            self.addCleanup(server.__exit__)
+            time.sleep(pause / 1000)
+            server.process.terminate()
+            self.assertEqual(server.process.wait(library.HANG_S), 0)
+            self.assertNotIn("signal 9", server.lines(), f"{pause} ms")
+
     def test_a_shard_that_cannot_open_ends_the_server_with_its_reason(self):
         for threads in ("one", "each"):
             server = library.Server("--threads", threads, "--net-devices", "nosuch0")
