@@ -96,6 +96,19 @@ static void print_or_null(const char *name, double value)
         printf(", \"%s\": null", name);
 }
 
+enum { TRANSPORT_SIZE = 40 };
+
+/* Of the first shard, in quotes: null, and false, when it is not known yet. */
+static bool transport_of(const struct bench *bench, char text[TRANSPORT_SIZE])
+{
+    char word[TRANSPORT_SIZE - 8] = "";
+    const char *shard = json_first(json_member(bench->page, "shards"));
+    json_text(json_member(shard, "transport"), word, sizeof word);
+    const bool known = word[0] && strcmp(word, "none") != 0;
+    snprintf(text, TRANSPORT_SIZE, known ? "\"%s\"" : "null", word);
+    return known;
+}
+
 /* The keys of gradweir-bench; what can only be known on the servers' machines is null. */
 static void print_json(const struct bench *bench, const char *what, double gbps, double wire)
 {
@@ -103,13 +116,13 @@ static void print_json(const struct bench *bench, const char *what, double gbps,
         "floor_gbps",          "floor_ratio", "perftest_gbps", "perftest_ratio",      "memcpy_gbps",
         "server_cpu_s_per_gb", "rss_mib",     "plan_mib",      "worker_cpu_s_per_gb",
     };
-    char transport[32] = "";
+    char transport[TRANSPORT_SIZE];
     const char *shard = json_first(json_member(bench->page, "shards"));
     uint64_t shards = 0;
-    json_text(json_member(shard, "transport"), transport, sizeof transport);
+    transport_of(bench, transport);
     for (const char *at = shard; at; at = json_next(at))
         shards++;
-    printf("{\"case\": \"%s\", \"bytes\": %" PRIu64 ", \"transport\": \"%s\", \"workers\": 1, "
+    printf("{\"case\": \"%s\", \"bytes\": %" PRIu64 ", \"transport\": %s, \"workers\": 1, "
            "\"shards\": %" PRIu64 ", \"window\": %" PRIu64 ", \"stride\": %" PRIu64
            ", \"optimizer\": null, \"dtype\": \"float32\", \"operations\": %" PRIu64
            ", \"refused\": %" PRIu64,
@@ -148,6 +161,21 @@ static void report(const struct bench *bench, const char *what)
     printf(bench->refused ? "; %" PRIu64 " REFUSED\n" : "\n", bench->refused);
 }
 
+/* The page again, with how floats travel: the servers know once some have, and tell it with the
+ * shard's next pulse. */
+static bool look_again(struct bench *bench)
+{
+    const uint32_t timeout_ms = tool_timeout_ms(bench->arguments);
+    const uint64_t end_ns = deadline_after(clock_now_ns(), timeout_ms * CLOCK_MS);
+    char transport[TRANSPORT_SIZE];
+    do {
+        free(bench->page);
+        bench->page = tool_status_text(bench->client, timeout_ms);
+    } while (bench->page && !transport_of(bench, transport) && usleep(20000) == 0 &&
+             !deadline_passed(clock_now_ns(), end_ns));
+    return bench->page != NULL;
+}
+
 static int failed(const char *what)
 {
     return tool_fail("bench: %s: %s", what, gradweir_last_error());
@@ -161,6 +189,8 @@ static int measure(struct bench *bench, bool pushes)
     progress("pulling", seconds);
     if (repeat(bench, pull, GRADWEIR_NONE) != GRADWEIR_OK)
         return failed("pull");
+    if (!look_again(bench))
+        return TOOL_FAILED;
     report(bench, "pull");
     if (!pushes)
         return TOOL_OK;

@@ -36,7 +36,8 @@ CASES = [
     ("floor --size 256KiB --optimizer adam", ["floor_gbps", "memcpy_gbps", "copy_ratio", "step_triad_ratio"]),
 ]
 WRONG = ["push --size 3", "push --siez 1MiB", "push --window 0", "nothing", "push --window 4 --window-max 2", "push --seconds x", "step --shards 2",
-         "step --against window", "step --against size=1MiB", "push --workers 1000"]
+         "step --against window", "push --size 0x10MiB", "push --listen 127.0.0.1:7", "push --port-file x",
+         "step --shard 0", "step --against size=1MiB", "push --workers 1000"]
 failures = []
 
 
@@ -83,6 +84,10 @@ def check_cases(options):
             check_row(words, wanted, row)
     lines = run(program, "floor --size 64KiB --seconds 0.05 --rounds 1").stdout
     expect("goodput" in lines and "{" not in lines, "without --json: lines for people")
+    refused = None if only else run(program, "push --size 4KiB --mode sync --workers 4 --queue 3")
+    if refused:
+        expect(refused.returncode == 2 and "mode = sync with workers_max 4" in refused.stderr and "gradweir-bench: " in refused.stderr,
+               f"what the servers refuse: ended with {refused.returncode}: {refused.stderr}")
     for words in [] if only else WRONG:
         done = run(program, words)
         expect(done.returncode == 2 and done.stderr.startswith("gradweir-bench: ") and not done.stdout,

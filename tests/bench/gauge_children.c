@@ -86,7 +86,9 @@ static void server_words(const struct gauge *gauge, const char *port_file, struc
         if (theirs)
             words->at[words->count++] = gauge->argv[i];
     }
-    const int64_t workers = settings_int(gauge->settings, "workers_max");
+    int64_t workers = settings_int(gauge->settings, "workers_max");
+    if (gauge->host.order.sync && !settings_given(gauge->settings, "workers_max"))
+        workers = gauge->workers; /* the queue must hold as many */
     add(words, "--listen", "127.0.0.1:0");
     add(words, "--port-file", port_file);
     add(words, "--transport", gauge->transport);
@@ -126,6 +128,13 @@ static gradweir_status has_ended(const char *who, const struct gauge_child *chil
     return fail(GRADWEIR_ERR_LOST, "%s has ended with status %d", who, WEXITSTATUS(child->status));
 }
 
+static gradweir_status has_not_begun(const struct gauge_child *server)
+{
+    if (WIFEXITED(server->status) && WEXITSTATUS(server->status) == 2)
+        return fail(GRADWEIR_ERR_INVALID, "gradweir-server refuses that: it has said why");
+    return has_ended("gradweir-server", server);
+}
+
 static bool read_address(const char *port_file, char *address, size_t size)
 {
     FILE *file = fopen(port_file, "r");
@@ -144,7 +153,7 @@ static gradweir_status wait_for_server(struct gauge_children *children, const ch
         if (read_address(port_file, children->address, sizeof children->address))
             return GRADWEIR_OK;
         if (ended(&children->server))
-            return has_ended("gradweir-server", &children->server);
+            return has_not_begun(&children->server);
         sleep_ms(2);
     }
     return fail(GRADWEIR_ERR_TIMEOUT, "gradweir-server does not listen after %d s", START_S);

@@ -81,7 +81,8 @@ static gradweir_status read_size(const char *text, uint64_t *bytes)
     const double number = strtod(text, &end);
     while (*end == ' ')
         end++;
-    for (size_t i = 0; isdigit((unsigned char)text[0]) && i < sizeof units / sizeof *units; i++)
+    const bool is_number = isdigit((unsigned char)text[0]) && !strpbrk(text, "xX");
+    for (size_t i = 0; is_number && i < sizeof units / sizeof *units; i++)
         if (strcmp(end, units[i].name) == 0) {
             const double value = number * units[i].factor;
             if (value < 64 || value > 0x1p40)
@@ -130,9 +131,22 @@ static gradweir_status read_dtype(struct gauge *gauge)
     return settings_set(gauge->settings, "gradient_dtype", gauge->dtype, "dtype");
 }
 
+/* What would be replaced is refused. */
+static gradweir_status check_chosen(const struct settings *settings)
+{
+    static const char *const names[] = {"listen", "port_file", "shard", "coordinator",
+                                        "shards_elsewhere"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (settings_given(settings, names[i]))
+            return fail(GRADWEIR_ERR_INVALID,
+                        "%s is chosen here: the servers are started for the case", names[i]);
+    return GRADWEIR_OK;
+}
+
 static gradweir_status read_values(struct gauge *gauge)
 {
     const struct settings *settings = gauge->settings;
+    TRY(check_chosen(settings));
     TRY(read_size(settings_text(settings, "size"), &gauge->bytes));
     gauge->elements = gauge->bytes / sizeof(float);
     gauge->workers = (uint32_t)settings_int(settings, "workers");

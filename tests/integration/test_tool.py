@@ -103,9 +103,12 @@ class Running(unittest.TestCase):
         self.assertEqual(tool("bench", "--seconds", "x").returncode, 2)
 
     def test_bench_pushes_zeros_into_servers_without_a_model(self):
-        rows = [json.loads(line) for line in self.ask("bench", "--push", "--size", "4KiB", "--seconds", "0.1", "--json").stdout.splitlines()]
+        rows = [json.loads(line) for line in self.ask("bench", "--push", "--size", "4KiB", "--seconds", "0.1", "--timeout",
+                                                   "2min", "--json").stdout.splitlines()]
         self.assertEqual([row["case"] for row in rows], ["pull", "push"])
         self.assertEqual(rows[1]["refused"], 0)
+        for row in rows:
+            self.assertRegex(row["transport"], r"^(posix|tcp|memory|rc)", row)
         self.assertGreater(self.status()["version"], 0)
 
     def test_doctor_tries_every_part_and_says_what_it_did_not(self):
