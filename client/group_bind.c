@@ -350,15 +350,29 @@ void group_disconnect(struct gradweir_ranks *group)
     group->client = NULL;
 }
 
-static gradweir_status bind_all(struct gradweir_ranks *group, const gradweir_tensor *tensors,
+static gradweir_status take_all(struct gradweir_ranks *group, const gradweir_tensor *tensors,
                                 size_t count)
 {
+    group->tensors = calloc(count, sizeof *group->tensors);
+    if (!group->tensors)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %zu tensors", count);
+    group->tensors_count = count;
     for (size_t i = 0; i < count; i++)
         TRY(take_tensor(group, i, &tensors[i]));
     TRY(take_parts(group));
     place(group);
-    TRY(take_memory(group));
-    return group_connect(group);
+    return take_memory(group);
+}
+
+/* As before bind, and parts that were told still hold. */
+static void forget(struct gradweir_ranks *group)
+{
+    struct group_said *said = group->said;
+    group->said = NULL;
+    group_unbind(group);
+    group->said = said;
+    group->lent = false;
+    group->moments_count = 0;
 }
 
 gradweir_status gradweir_group_bind(gradweir_ranks *group, const gradweir_tensor *tensors,
@@ -371,11 +385,12 @@ gradweir_status gradweir_group_bind(gradweir_ranks *group, const gradweir_tensor
         return fail(GRADWEIR_ERR_STATE, "bind is called once");
     if (count == 0 || count > MODEL_TENSORS_MAX)
         return fail(GRADWEIR_ERR_INVALID, "%zu tensors: 1 to %d", count, MODEL_TENSORS_MAX);
-    group->tensors = calloc(count, sizeof *group->tensors);
-    if (!group->tensors)
-        return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for %zu tensors", count);
-    group->tensors_count = count;
-    const gradweir_status status = bind_all(group, tensors, count);
+    gradweir_status status = take_all(group, tensors, count);
+    if (status != GRADWEIR_OK) {
+        forget(group); /* nobody has heard of it */
+        return status;
+    }
+    status = group_connect(group);
     group->broken = status != GRADWEIR_OK;
     return status;
 }

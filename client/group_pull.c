@@ -132,7 +132,8 @@ gradweir_status gradweir_group_pull(gradweir_ranks *group, gradweir_receipt *rec
     if (!group->client)
         return fail(GRADWEIR_ERR_STATE, "pull comes after bind");
     const gradweir_status status = pull(group, &own);
-    group->broken |= status != GRADWEIR_OK;
+    /* All have heard of a mismatch, in the same call: they are level, and the group is whole. */
+    group->broken |= status != GRADWEIR_OK && status != GRADWEIR_ERR_MISMATCH;
     if (status == GRADWEIR_OK && receipt)
         *receipt = own;
     return status;

@@ -15,7 +15,7 @@ enum { PARTS_PATIENCE_NS = 2000000000 };
 
 static const char over[] =
     "this group has been taken out, or one of its ranks is another process now "
-    "and knows nothing of what was under way: start all ranks anew";
+    "and knows nothing of what was under way: all ranks join anew, as gradweir_group_renew does";
 
 void ranks_forget(struct peer *peer)
 {
@@ -329,7 +329,8 @@ static gradweir_status why(const struct order *order, uint32_t index, uint32_t c
         snprintf(text, TEXT_MAX, "the ranks of worker %s begin anew", identity);
     else
         snprintf(text, TEXT_MAX,
-                 "rank %u of worker %s is gone: its gradient is cancelled; start all ranks anew",
+                 "rank %u of worker %s is gone: its gradient is cancelled; the ranks that are left "
+                 "join anew, as gradweir_group_renew does",
                  missing, identity);
     return GRADWEIR_ERR_LOST;
 }

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import library
@@ -244,6 +245,101 @@ def refused():
         assert server.close() == 0
 
 
+class Threaded:
+    """A rank in a thread of this process: for what group_rank.c would not do."""
+
+    def __init__(self, address, rank, ranks, size=3000):
+        self.client, self.options, self.group = library.Options(), GroupOptions(), c.c_void_p()
+        lib.gradweir_options_default_sized(c.byref(self.client), c.c_size_t(c.sizeof(self.client)))
+        lib.gradweir_group_options_default_sized(c.byref(self.options), c.c_size_t(c.sizeof(self.options)))
+        self.client.address, self.client.identity, self.client.rank, self.client.ranks = address.encode(), b"group", rank, ranks
+        self.client.connect_timeout_ms = self.options.timeout_ms = HANG_S * 1000
+        self.options.client = c.cast(c.byref(self.client), c.c_void_p)
+        self.parameters, self.gradient = (c.c_float * size)(), (c.c_float * size)(*[1.0] * size)
+        self.receipt = library.Receipt()
+
+    def join(self):
+        return lib.gradweir_group_join(c.byref(self.options), c.byref(self.group))
+
+    def bind(self, size=None):
+        tensor = library.Tensor(b"w", 1, (c.c_uint64 * 8)(size or len(self.parameters)), 0, 0,
+                                c.cast(self.parameters, c.c_void_p), c.cast(self.gradient, c.c_void_p))
+        return lib.gradweir_group_bind(self.group, c.byref(tensor), c.c_size_t(1))
+
+    def offer(self):
+        return lib.gradweir_group_offer(self.group, HANG_S * 1000)
+
+    def pull(self):
+        return lib.gradweir_group_pull(self.group, c.byref(self.receipt))
+
+    def push(self):
+        return lib.gradweir_group_push(self.group, c.c_uint64(4), c.byref(self.receipt))
+
+    def barrier(self):
+        return lib.gradweir_group_barrier(self.group)
+
+
+def threads(*calls):
+    """Each in a thread of its own: what they return, and what they say."""
+    told = [None] * len(calls)
+
+    def one(i):
+        told[i] = (calls[i](), lib.gradweir_last_error().decode())
+    started = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(len(calls))]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join(2 * HANG_S)
+    return told
+
+
+def differs():
+    """Ranks that call different things all hear it, in the same call, and go on together."""
+    with Server(*MOMENTUM) as server:
+        one, other = ranks = [Threaded(server.address, r, 2) for r in range(2)]
+
+        def all_well(*calls):
+            told = threads(*calls)
+            assert all(status == 0 for status, _ in told), told
+
+        def all_hear(*calls):
+            told = threads(*calls)
+            assert all(status == -5 for status, _ in told), told
+        all_well(one.join, other.join)
+        all_well(one.bind, other.bind)
+        all_well(one.offer, other.offer)
+        for version in range(2):
+            all_hear(one.pull, other.barrier)
+            all_hear(one.barrier, other.pull)
+            all_well(one.pull, other.pull)
+            all_hear(one.push, other.barrier)
+            all_hear(one.pull, other.push)
+            all_well(one.pull, other.pull)
+            while one.receipt.version < version:
+                all_well(one.pull, other.pull)
+            all_well(one.push, other.push)
+            assert [rank.receipt.verdict for rank in ranks] == [1, 1]
+        for rank in ranks:
+            lib.gradweir_group_leave(rank.group)
+        assert server.close() == 0
+
+
+def mistaken():
+    """A bind that a caller got wrong, before anybody heard of it, may be tried again."""
+    with Server(*MOMENTUM) as server:
+        one, other = ranks = [Threaded(server.address, r, 2) for r in range(2)]
+        assert [status for status, _ in threads(one.join, other.join)] == [0, 0]
+        assert one.bind(size=2**62) == -1, "it waits for nobody"
+        told = lib.gradweir_last_error().decode()
+        assert "tensor w is too large" in told, told
+        assert [status for status, _ in threads(one.bind, other.bind)] == [0, 0]
+        assert [status for status, _ in threads(one.offer, other.offer)] == [0, 0]
+        assert [status for status, _ in threads(one.pull, other.pull)] == [0, 0]
+        for rank in ranks:
+            lib.gradweir_group_leave(rank.group)
+        assert server.close() == 0
+
+
 def strange():
     """A rank that never comes, one that counts otherwise, one that is there twice: a status and a sentence."""
     with Server(*MOMENTUM) as server:
@@ -285,7 +381,8 @@ def trains(seeds=(1,)):
     assert run.returncode == 2 and "cannot be parted" in run.stderr
 
 
-CASES = {"equal": equal, "parts": parts, "killed": killed, "stopped": stopped, "again": again, "refused": refused, "strange": strange, "trains": trains}
+CASES = {"equal": equal, "parts": parts, "killed": killed, "stopped": stopped, "again": again, "refused": refused, "differs": differs,
+         "mistaken": mistaken, "strange": strange, "trains": trains}
 
 
 def main():

@@ -235,6 +235,20 @@ class Conditions(Bounded):
             self.assertEqual((receipt.version, room[0].raw), (7, wanted(worker, boxes[0], FLOAT32)))
             worker.close()
 
+    def test_a_version_that_does_not_come_is_refused_in_time_and_the_next_pulls_go_on(self):
+        with Server("--shards", "2", "--pull-patience", "2s", *SGD) as server:
+            worker = self.ready(server)
+            for version in (5, 2**64 - 1):
+                ticket, _ = worker.ask([("bias", 0, 0, 5)], exact=1, version=version)
+                with self.assertRaisesRegex(Failed, f"has not sent version {version}"):
+                    worker.wait(ticket, 100)
+                with self.assertRaisesRegex(Failed, f"wait for ticket {ticket.value} first"):
+                    worker.ask([("bias", 0, 0, 5)])
+                with self.assertRaisesRegex(Failed, "do not hold the version that was asked for: the newest is 0"):
+                    worker.wait(ticket)
+                self.assertEqual((worker.slices([("bias", 0, 0, 5)])[0].version, worker.pull().version), (0, 0))
+            worker.close()
+
     def test_slices_are_one_version_while_others_push_and_a_shard_is_killed(self):
         with Server("--shards", "3", "--chunk-bytes", "4KiB", "--supervise", *SGD) as server:
             worker = self.ready(server, progress=1)

@@ -39,8 +39,9 @@
  *   - pull: each rank fetches its part of one version, and gets the others' parts from the others:
  *     all have the same bits of the same version.
  *   - All ranks call the same functions in the same order. Who calls another one, or with other
- *     lengths, gets ERR_MISMATCH like everybody else, and nothing is moved. The group stays whole,
- *     but for a rank that was in pull or push, whose members may be halfway: it has to renew.
+ *     lengths, gets ERR_MISMATCH like everybody else, in the same call, and nothing is moved. The
+ *     group stays whole, and all call again what was meant. After a pull that failed bound memory
+ *     may have parts of two versions: pull before the next push.
  *   - Every call returns within timeout_ms. When a rank is late or gone all others get ERR_TIMEOUT
  *     or ERR_LOST, gradweir_last_error says e.g. "rank 3 of 8: step 1,204, 61.0 s behind", and the
  *     group is broken: gradweir_group_renew goes on with those who are there. A rank that was left
@@ -136,8 +137,9 @@ GRADWEIR_API gradweir_status gradweir_group_parameters(gradweir_ranks *group,
 
 /* As gradweir_bind, once. Tensors and their memory stay the caller's and must live until leave.
  * Takes 8 bytes an element, 4 when the parameters of the whole tensors lie end to end in memory,
- * in their order (they are then pulled to their place). MOMENTS are merged over ranks at push. A
- * bind that fails ends this rank's part in the group: leave, and join anew. */
+ * in their order (they are then pulled to their place). MOMENTS are merged over ranks at push.
+ * What is wrong with the arguments themselves is told at once, and bind may be tried again; a bind
+ * that fails later ends this rank's part in the group: leave, and join anew. */
 GRADWEIR_API gradweir_status gradweir_group_bind(gradweir_ranks *group,
                                                  const gradweir_tensor *tensors, size_t count);
 

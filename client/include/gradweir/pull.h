@@ -42,7 +42,9 @@ typedef struct gradweir_pull_options {
     uint64_t newer_than;
     uint32_t exact; /* 1: version `version` and no other, which must be one that the servers still
                        hold (they keep a few): else wait fails with ERR_REFUSED. One that is not
-                       there yet is waited for: wait may be ERR_TIMEOUT, and is called again */
+                       there yet is waited for: wait may be ERR_TIMEOUT, and is called again. When
+                       it has not come within the servers' pull_patience (10 s) it is refused, too;
+                       until then no other pull may begin */
     uint64_t version;
     const gradweir_box *boxes; /* what is wanted; copied. NULL: all parameters, see `to` */
     size_t boxes_count;        /* at most GRADWEIR_BOXES_MAX */
