@@ -26,8 +26,7 @@ enum {
     CRASHES_S = 60,
     YOUNG_MS = 250, /* who dies before that waits before the next try */
     WAIT_FIRST_MS = 20,
-    WAIT_KILLED_MAX_MS =
-        160, /* somebody kills it again and again: perhaps the kernel, for memory */
+    WAIT_KILLED_MAX_MS = 160, /* somebody kills it again and again: the kernel, for memory? */
     WAIT_MAX_MS = 2000,
     FAREWELL_MS = 30000 /* for shards, once the coordinator has ended */
 };
@@ -150,8 +149,7 @@ static void end_all(struct supervisor *parent, gradweir_status status, const cha
     parent->status = status;
     snprintf(parent->reason, sizeof parent->reason, "%s", why);
     if (status == GRADWEIR_OK) {
-        /* Shards that were in have been told to stop; those that were not yet hear it from us. A
-         * hangup may come twice without being meant at once; nohup has it ignored. */
+        /* Who was not in yet hears it from us. A hangup may come twice; nohup ignores it. */
         send_signal(parent, sigismember(&parent->waited, SIGHUP) ? SIGHUP : SIGTERM, false);
         return;
     }
@@ -168,8 +166,8 @@ static bool crashes_too_often(struct child *child, uint64_t now_ns)
     return child->crashes >= CRASHES_MAX && now_ns - oldest_ns < (uint64_t)CRASHES_S * CLOCK_SECOND;
 }
 
-/* By a signal of ours that it had no handler for yet: the coordinator hears the first one, shards
- * the second. */
+/* By a signal of ours before it had a handler: the coordinator hears the first, shards the second.
+ */
 static bool told_to_end(const struct supervisor *parent, const struct child *child, int number)
 {
     const uint32_t needed = child->coordinator ? 1 : 2;

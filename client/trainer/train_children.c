@@ -146,7 +146,7 @@ static bool read_address(const char *port_file, char *address, size_t size)
 
 static bool wait_for_server(struct children *children, const char *port_file)
 {
-    const double end = pace_wall_seconds() + 10;
+    const double end = pace_wall_seconds() + 60; /* its death is seen before */
     while (pace_wall_seconds() < end) {
         if (read_address(port_file, children->address, sizeof(children->address)))
             return true;

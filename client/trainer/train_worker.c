@@ -24,7 +24,8 @@ static int train(const struct trainer *trainer, struct learner *learner)
     struct train_outcome outcome;
     channel_overseer_init(&channel, (int)settings->channel, (uint32_t)trainer->worker, learner);
     gradweir_status status = trainer_run(trainer, learner, &channel.overseer, &outcome);
-    if (status == GRADWEIR_ERR_STOPPED) /* another rank has heard it first, and left */
+    /* Another rank has heard that the run is over, and left; else the servers were shut down. */
+    if (status == GRADWEIR_ERR_STOPPED && channel_is_over((int)settings->channel, 0))
         status = GRADWEIR_OK;
     const char *why = outcome.reason.text[0] != '\0' ? outcome.reason.text : gradweir_last_error();
     channel_finish(&channel, status == GRADWEIR_OK ? "" : why);

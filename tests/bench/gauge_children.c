@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 200, PATIENCE_S = 60, START_S = 20, END_S = 5, LOOK_MS = 50, GONE_MS = 1000 };
+enum { WORDS_MAX = 200, PATIENCE_S = 60, START_S = 60, END_S = 5, LOOK_MS = 50, GONE_MS = 1000 };
 
 void gauge_become_child(pid_t parent)
 {

@@ -110,12 +110,13 @@ def too_large(options):
     if params > 100000000:
         return "not tried, for the worker's part of it would be large too"
     with Servers(options, 1, "--queue", str(queue), "--parameter-slots", str(parameter_slots)) as servers:
-        try:
-            Worker(servers.address, "large", sizes=(("w", params),)).bind()
-            sys.exit("a model that does not fit was taken")
-        except Failed:
-            pass
-        servers.shards[0].wait(120)
+        end = time.monotonic() + 120
+        while servers.shards[0].poll() is None and time.monotonic() < end:
+            try:
+                Worker(servers.address, "large", sizes=(("w", params),), timeout_ms=2000).bind()
+                sys.exit("a model that does not fit was taken")
+            except Failed:
+                pass
         said = [line for line in servers.lines("shard-0").splitlines()
                 if "MiB are wanted" in line or "bytes for its arena" in line]
         if not said:

@@ -28,7 +28,10 @@ ADAM = ("--optimizer", "adam", *SERVER)
 
 
 class Rank:
+    all = []
+
     def __init__(self, address, rank, ranks, steps=STEPS, file="-", batches=1, pause_ms=0, identity="group", **environment):
+        Rank.all.append(self)
         self.out = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [os.path.join(BUILD, "tests", "group_rank"), address, identity, str(rank), str(ranks), str(steps), file,
@@ -179,7 +182,7 @@ def held(rank):
 def again(rounds=8):
     """One is killed and comes back, again and again: the others neither hang nor grow."""
     with Server(*MOMENTUM) as server:
-        how = {"GROUP_RANK_STOP": os.path.join(server.folder.name, "stop"), "GROUP_RANK_PATIENCE_MS": "1500"}
+        how = {"GROUP_RANK_STOP": os.path.join(server.folder.name, "stop"), "GROUP_RANK_PATIENCE_MS": "4000"}
         group = started(server.address, 3, pause_ms=5, **how)
         for number in range(rounds):
             group[2].kill()
@@ -370,11 +373,11 @@ def trains(seeds=(1,)):
     trainer = [os.path.join(BUILD, "gradweir-train"), "--workers", "4", "--ranks", "2"]
     for seed in seeds:
         run = subprocess.run(trainer + ["--seed", str(seed)], capture_output=True, text=True, timeout=6 * HANG_S)
-        print(f"seed {seed}:", run.stdout.strip().splitlines()[-1], flush=True)
+        print(f"seed {seed}:", run.returncode, run.stdout[-300:], run.stderr[-1000:], flush=True)
         assert run.returncode == 0, run.stdout + run.stderr
     run = subprocess.run(trainer + ["--seed", "7", "--kill-worker", "1", "2", "--patience", "20", "--max-steps", "150000"],
                          capture_output=True, text=True, timeout=6 * HANG_S)
-    print("killed:", run.stdout.strip().splitlines()[-1])
+    print("killed:", run.returncode, run.stdout[-300:], run.stderr[-1000:])
     assert run.returncode in (0, 1) and ": whole" in run.stdout, run.stdout + run.stderr
     assert "rank 1 of 2" in run.stderr, run.stderr
     run = subprocess.run(trainer[:1] + ["--workers", "3", "--ranks", "2"], capture_output=True, text=True, timeout=HANG_S)
@@ -393,7 +396,13 @@ def main():
     for name, case in CASES.items():
         if len(sys.argv) < 2 or sys.argv[1] == name:
             print(name, flush=True)
-            case(*([range(1, 1 + int(sys.argv[2]))] if len(sys.argv) > 2 else []))
+            try:
+                case(*([range(1, 1 + int(sys.argv[2]))] if len(sys.argv) > 2 else []))
+            except BaseException:
+                for number, rank in enumerate(Rank.all):
+                    print(f"-- process {number} ({rank.process.poll()}):", rank.text()[-1500:])
+                    rank.kill()
+                raise
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The trainer and its processes when something goes wrong: signals, servers that end, files that cannot be written."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -118,7 +119,7 @@ class Signals(unittest.TestCase):
     def test_a_hangup_ends_a_run_with_all_its_processes(self):
         with Trainer("--workers", "2", "--progress", *LONG) as run:
             family = run.family(3)
-            library.until(lambda: " admitted " in run.lines())
+            library.until(lambda: re.search(r" admitted [1-9]", run.lines()))
             run.process.send_signal(signal.SIGHUP)
             self.assertEqual(run.process.wait(library.HANG_S), 130)
             self.assertFalse(any(alive(pid) for pid in family))
@@ -158,7 +159,7 @@ class OwnServer(unittest.TestCase):
             path = os.path.join(folder, "run.json")
             with Trainer("--workers", "2", "--json", path, "--progress", "--patience", "3600", *LONG) as run:
                 family = run.family(3)
-                library.until(lambda: " admitted " in run.lines())
+                library.until(lambda: re.search(r" admitted [1-9]", run.lines()))
                 server = [pid for pid in family if words_of(pid).startswith("gradweir-server")]
                 begin = time.monotonic()
                 os.kill(server[0], signal.SIGKILL)
@@ -208,7 +209,7 @@ class ForeignServer(unittest.TestCase):
         run = self.enterContext(Trainer("--servers", server.address, "--workers", "2", "--json", path, "--progress",
                                         *more, *LONG))
         run.family(2)
-        library.until(lambda: " admitted " in run.lines())
+        library.until(lambda: re.search(r" admitted [1-9]", run.lines()))
         return run
 
     def test_servers_that_end_in_order_end_the_run_at_once(self):
