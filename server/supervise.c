@@ -21,9 +21,9 @@
 
 enum {
     CHILDREN_MAX = MEMBERS_MAX + 1,
-    EXTRA_MAX = 12,  /* arguments that a child has beyond ours */
-    CRASHES_MAX = 5, /* by its own fault, within CRASHES_S */
-    CRASHES_S = 60,
+    EXTRA_MAX = 12, /* arguments that a child has beyond ours */
+    CRASHES_MAX = 5,
+    CRASHES_S = 60, /* by its own fault, so many in so many seconds */
     YOUNG_MS = 250, /* who dies before that waits before the next try */
     WAIT_FIRST_MS = 20,
     WAIT_KILLED_MAX_MS = 160, /* somebody kills it again and again: the kernel, for memory? */
@@ -149,7 +149,7 @@ static void end_all(struct supervisor *parent, gradweir_status status, const cha
     parent->status = status;
     snprintf(parent->reason, sizeof parent->reason, "%s", why);
     if (status == GRADWEIR_OK) {
-        /* Who was not in yet hears it from us. A hangup may come twice; nohup ignores it. */
+        /* Who was not in yet. A hangup may come twice; nohup ignores it. */
         send_signal(parent, sigismember(&parent->waited, SIGHUP) ? SIGHUP : SIGTERM, false);
         return;
     }
@@ -195,8 +195,7 @@ static void killed(struct supervisor *parent, struct child *child, int number)
     const uint32_t most = crash ? WAIT_MAX_MS : WAIT_KILLED_MAX_MS;
     char why[200];
     child->wait_ms = young || crash ? (child->wait_ms ? 2 * child->wait_ms : WAIT_FIRST_MS) : 0;
-    if (child->wait_ms > most)
-        child->wait_ms = most;
+    child->wait_ms = child->wait_ms > most ? most : child->wait_ms;
     if (told && child->coordinator)
         end_all(parent, GRADWEIR_ERR_STOPPED, "it was told to end before it had begun");
     if (crash && crashes_too_often(child, now_ns)) {
