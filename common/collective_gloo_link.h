@@ -124,22 +124,29 @@ struct collective_link {
             fail(status, "gloo: waiting for rank %d of %d: %s", peer, ranks, error.what())};
     }
 
-    void wait_in(const gloo_link::Buffer &waited, int peer)
+    /* Who leaves right after a call says its last word and hangs up. When both are here before this
+     * thread has looked, gloo tells of the hang-up alone; asked again, it has the word. */
+    template <typename Wait> void wait_twice(int peer, Wait wait)
     {
         try {
-            waited->waitRecv(nullptr, gloo_link::left(deadline_ns));
+            try {
+                wait();
+            } catch (const gloo::Exception &) {
+                wait();
+            }
         } catch (const gloo::Exception &error) {
             lost(peer, error);
         }
     }
 
+    void wait_in(const gloo_link::Buffer &waited, int peer)
+    {
+        wait_twice(peer, [&] { waited->waitRecv(nullptr, gloo_link::left(deadline_ns)); });
+    }
+
     void wait_out(const gloo_link::Buffer &waited, int peer)
     {
-        try {
-            waited->waitSend(nullptr, gloo_link::left(deadline_ns));
-        } catch (const gloo::Exception &error) {
-            lost(peer, error);
-        }
+        wait_twice(peer, [&] { waited->waitSend(nullptr, gloo_link::left(deadline_ns)); });
     }
 
     /* Of this call: its heads (0), body and tail of its two phases, and the last word (3). */

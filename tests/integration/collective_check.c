@@ -196,6 +196,11 @@ static bool check_hears_nothing(struct bench *bench)
     return run_all(bench, hears_nothing, 3);
 }
 
+static bool check_leaves(struct bench *bench)
+{
+    return run_all(bench, leaves_at_once, 4);
+}
+
 static bool check_bad_options(struct bench *bench)
 {
     return run_all(bench, bad_options, 1);
@@ -213,6 +218,7 @@ static const struct {
     {"counts_wrongly", check_counts_wrongly, 2},
     {"comes_twice", check_comes_twice, 2},
     {"hears_nothing", check_hears_nothing, 3},
+    {"leaves", check_leaves, 4},
     {"kill", check_kill, 4},
     {"stop", check_stop, 4},
     {"fifty", check_fifty, 3},

@@ -121,6 +121,19 @@ void lives_on(struct bench *bench, uint32_t rank, uint32_t ranks)
                kib, descriptors(), resident_kib(), GENERATIONS_RUN);
 }
 
+/* Whoever has done the last call leaves at once, and costs nobody that call. */
+void leaves_at_once(struct bench *bench, uint32_t rank, uint32_t ranks)
+{
+    struct board_place place = {.rank = rank, .ranks = ranks};
+    for (uint32_t g = 0; g < GENERATIONS_RUN; g++) {
+        struct collective *group;
+        CHECK(rank_join(bench, &place, g, &group) == GRADWEIR_OK);
+        for (uint64_t step = 1; step <= 3; step++)
+            CHECK(rank_reduce(bench, group, step, 1000) == GRADWEIR_OK);
+        collective_leave(group);
+    }
+}
+
 /* SIGALRM ends this process as kill -9 would: at any place, and nothing is tidied up. */
 void dies_soon(struct bench *bench, uint32_t generation, uint32_t ranks)
 {

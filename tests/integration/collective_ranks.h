@@ -57,6 +57,7 @@ void bad_options(struct bench *bench, uint32_t rank, uint32_t ranks);
 void goes_on(struct bench *bench, uint32_t rank, uint32_t ranks);
 void comes_back(struct bench *bench, uint32_t rank, uint32_t ranks);
 void lives_on(struct bench *bench, uint32_t rank, uint32_t ranks);
+void leaves_at_once(struct bench *bench, uint32_t rank, uint32_t ranks);
 void dies_soon(struct bench *bench, uint32_t generation, uint32_t ranks);
 void hears_nothing(struct bench *bench, uint32_t rank, uint32_t ranks);
 
