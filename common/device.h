@@ -45,8 +45,8 @@ struct device_copy {
 
 /* What follows the arithmetic of a stretch of whole blocks (the job's last may be short), while its
  * floats are in the cache (cpu), or once the job's are all there: from whatever thread has done it,
- * and for several stretches at once. Memory of the host only, pinned or not. call NULL: nothing
- * does. */
+ * and for several stretches at once. Memory of the host only, pinned or not (echoes too). call
+ * NULL: nothing does. */
 struct device_behind {
     void (*call)(void *context, uint64_t begin, uint64_t end);
     void *context;
@@ -74,6 +74,14 @@ struct device_encode {
     uint32_t *crcs; /* host memory: the CRC32C of each piece's bytes; the last may be short */
 };
 
+/* Where what a step writes is written too, before anything follows it: base pointers as its work's,
+ * of memory of the host, pinned or not. So a shard whose arrays are a device's own memory has those
+ * on the host that answer others, or outlive the process. NULL: nowhere. */
+struct device_echo {
+    float *parameters;
+    float *state[ARITHMETIC_STATES_MAX];
+};
+
 /* The window average of [begin, end) into average + begin (base pointer of the shard), and its sums
  * per `block` elements from begin on; begin is a block border and end > begin. plan is borrowed
  * until done. */
@@ -81,6 +89,7 @@ struct device_accumulate {
     const struct arithmetic_plan *plan;
     struct arithmetic_sources sources;
     float *average;
+    float *echo; /* as a step's */
     size_t begin, end;
     double *sums; /* host memory, or NULL */
     size_t block; /* of sums: a divisor of ARITHMETIC_BLOCK; 0: that */
@@ -95,6 +104,7 @@ struct device_accumulate {
 struct device_step {
     const struct arithmetic_plan *plan;
     const struct arithmetic_work *work;
+    struct device_echo echo;
     size_t begin, end;
     double *update_sums, *theta_sums;
     size_t block; /* of sums: a divisor of ARITHMETIC_BLOCK; 0: that */

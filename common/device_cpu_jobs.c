@@ -130,6 +130,8 @@ static size_t do_accumulate(const struct cpu_means *means, const struct cpu_job 
     const size_t stop = averaging_end(means, at, end, accumulate->plan->entries_n, blocks);
     means->arithmetic->average(accumulate->plan, &accumulate->sources, at, stop,
                                accumulate->average + at);
+    if (accumulate->echo != NULL)
+        memcpy(accumulate->echo + at, accumulate->average + at, (stop - at) * sizeof(float));
     const size_t from = finished_from(stop, job->end);
     if (accumulate->sums != NULL)
         block_sums(means, accumulate, from, stop);
@@ -153,6 +155,17 @@ static void lamb_sums(const struct cpu_means *means, struct cpu_job *job, size_t
     }
 }
 
+static void echo(const struct device_step *step, size_t at, size_t stop)
+{
+    const struct arithmetic_work *work = step->work;
+    const size_t bytes = (stop - at) * sizeof(float);
+    if (step->echo.parameters != NULL && step->plan->phase != ARITHMETIC_MOMENTS)
+        memcpy(step->echo.parameters + at, work->parameters_next + at, bytes);
+    for (size_t k = 0; k < ARITHMETIC_STATES_MAX && step->plan->phase != ARITHMETIC_APPLY; k++)
+        if (step->echo.state[k] != NULL)
+            memcpy(step->echo.state[k] + at, work->state_next[k] + at, bytes);
+}
+
 static uint32_t entries_of(const struct device_step *step)
 {
     return step->work->average == NULL ? step->plan->entries_n : 1;
@@ -164,6 +177,7 @@ static size_t do_step(const struct cpu_means *means, struct cpu_job *job, size_t
     const bool blocks = step->update_sums != NULL || step->behind.call != NULL;
     const size_t stop = averaging_end(means, at, end, entries_of(step), blocks);
     means->arithmetic->step(step->plan, step->work, at, stop);
+    echo(step, at, stop);
     const size_t from = finished_from(stop, job->end);
     if (step->update_sums != NULL)
         lamb_sums(means, job, from, stop);

@@ -161,9 +161,12 @@ const struct setting settings_server[] = {
         "are fewer than 4"),
     ONE_OF("simd", false, "auto", "auto|scalar|avx2|avx512",
            "instructions of the arithmetic; the bits are the same"),
-    ONE_OF("device", false, "cpu", "cpu|cuda",
-           "what computes for a shard; cuda: a GPU, on the shard's memory where it is, the host's"),
+    ONE_OF("device", false, "cpu", "cpu|cuda", "what computes for a shard; cuda: a GPU"),
     WHOLE("gpu", false, "0", 0, 63, NULL, "which GPU, where device is cuda"),
+    ONE_OF(
+        "device_memory", false, "auto", "auto|resident|mapped",
+        "where a GPU works; resident: in its own memory, the host's follows each step; mapped: in "
+        "the host's, across the bus; auto: resident where it fits"),
     BYTES("queue_bytes_max", "auto", 4096, 1024 * 1024 * GIB, "auto",
           "bound of all gradient slots of a shard, for which the queue is lowered; auto: none"),
 

@@ -20,6 +20,15 @@ static int bring_sums(struct device_state *state, size_t place, size_t n)
                                 n * sizeof(double), cudaMemcpyDeviceToHost, state->stream);
 }
 
+/* What has just been written of [begin, end), on its way to the host. Returns an error's number. */
+static int echo(struct device_state *state, const float *from, float *to, size_t begin, size_t end)
+{
+    if (to == NULL)
+        return 0;
+    return (int)cudaMemcpyAsync(to + begin, from + begin, (end - begin) * sizeof(float),
+                                cudaMemcpyDefault, state->stream);
+}
+
 gradweir_status cuda_accumulate(struct device_state *state, uint64_t tag, const void *given)
 {
     const struct device_accumulate *asked = given;
@@ -37,6 +46,8 @@ gradweir_status cuda_accumulate(struct device_state *state, uint64_t tag, const 
         TRY(cuda_results_room(state, place, blocks, 0));
     int error = gpu_average(state->stream, asked->plan, &asked->sources, asked->begin, asked->end,
                             asked->average);
+    if (error == 0)
+        error = echo(state, asked->average, asked->echo, asked->begin, asked->end);
     if (asked->sums != NULL && error == 0) {
         job->sums = asked->sums;
         job->blocks = blocks;
@@ -163,6 +174,19 @@ static int add_sums(struct device_state *state, const struct device_step *asked,
     return error == 0 ? bring_sums(state, place, 2 * job->blocks) : error;
 }
 
+static int echo_step(struct device_state *state, const struct device_step *asked)
+{
+    const struct arithmetic_work *work = asked->work;
+    const enum arithmetic_phase phase = asked->plan->phase;
+    int error = 0;
+    if (phase != ARITHMETIC_MOMENTS)
+        error =
+            echo(state, work->parameters_next, asked->echo.parameters, asked->begin, asked->end);
+    for (size_t k = 0; k < ARITHMETIC_STATES_MAX && phase != ARITHMETIC_APPLY && error == 0; k++)
+        error = echo(state, work->state_next[k], asked->echo.state[k], asked->begin, asked->end);
+    return error;
+}
+
 gradweir_status cuda_step(struct device_state *state, uint64_t tag, const void *given)
 {
     const struct device_step *asked = given;
@@ -185,6 +209,8 @@ gradweir_status cuda_step(struct device_state *state, uint64_t tag, const void *
     work.ranges = state->shard.ranges;
     work.ratios = state->shard.ratios;
     int error = gpu_step(state->stream, asked->plan, &work, asked->begin, asked->end);
+    if (error == 0)
+        error = echo_step(state, asked);
     if (error == 0 && measures(asked))
         error = add_sums(state, asked, &work, job);
     return cuda_job_end(state, job, error);

@@ -1,37 +1,7 @@
 /* What a shard's and a client's device (gpu/device_cuda*.c) needs of the runtime that is the CPU,
- * beside what the trainer's engine does: places of memory, and its kernels put on their streams. */
+ * beside what the trainer's engine does: the kernels of both, put on their streams. */
 #include "gpu/kernels.h"
 #include "tests/gpu/runtime_host_queued.h"
-
-#include <string.h>
-
-cudaError_t cudaGetDevice(int *device)
-{
-    *device = 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
-{
-    (void)device;
-    *value = attribute == cudaDevAttrCanUseHostPointerForRegisteredMem;
-    return cudaSuccess;
-}
-
-/* All of it is the first GPU's. */
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
-{
-    memset(attributes, 0, sizeof *attributes);
-    attributes->type =
-        runtime_on_gpu(pointer, 1) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-    (void)to, (void)from, (void)bytes, (void)kind;
-    return cudaErrorNotSupported;
-}
 
 const void *gpu_any_kernel(void)
 {

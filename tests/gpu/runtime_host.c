@@ -37,7 +37,7 @@ struct CUevent_st {
 };
 
 static struct runtime_counts counts;
-static unsigned launches_until_failure;
+static unsigned launches_until_failure, events_until_failure;
 
 struct runtime_counts runtime_counts(void)
 {
@@ -48,6 +48,11 @@ struct runtime_counts runtime_counts(void)
 void runtime_fail_launch(unsigned n)
 {
     launches_until_failure = n;
+}
+
+void runtime_fail_event(unsigned n)
+{
+    events_until_failure = n;
 }
 
 static void run_until(struct CUstream_st *stream, uint64_t at)
@@ -154,6 +159,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 /* Some of what is before it is done by now. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
+    if (events_until_failure > 0 && --events_until_failure == 0)
+        return cudaErrorIllegalAddress;
     if (event->stream == NULL || event->stream->done >= event->at)
         return cudaSuccess;
     run_until(event->stream, event->stream->done + (event->at - event->stream->done + 1) / 2);

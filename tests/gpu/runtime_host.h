@@ -30,6 +30,12 @@ struct runtime_counts runtime_counts(void);
 /* From now on allocations fail when more than that many bytes are taken; 0: no limit. */
 void runtime_limit(size_t bytes);
 
+/* Whether what runs there may touch these bytes: the GPU's memory, or the host's that is pinned. */
+bool runtime_reaches(const void *memory, size_t bytes);
+
+/* The n-th asking for an event from now on fails, and the GPU with it; 0: none. */
+void runtime_fail_event(unsigned n);
+
 /* The n-th launch of a graph from now on fails; 0: none. */
 void runtime_fail_launch(unsigned n);
 

@@ -16,6 +16,7 @@ static unsigned char *arena, *arena_near; /* the same pages; the second stays op
 static size_t taken, limit;
 static unsigned blocks, pinned_n;
 static bool is_open;
+static int current; /* GPU; both have the same memory */
 static struct {
     unsigned char *memory;
     size_t bytes;
@@ -168,6 +169,11 @@ static bool is_pinned(const void *memory, size_t bytes)
     return false;
 }
 
+bool runtime_reaches(const void *memory, size_t bytes)
+{
+    return runtime_on_gpu(memory, bytes) || is_pinned(memory, bytes);
+}
+
 struct copy {
     void *to;
     const void *from; /* NULL: zeros */
@@ -211,6 +217,15 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     return cudaSuccess;
 }
 
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    const struct copy copy = {to, from, bytes, 0};
+    if (kind != cudaMemcpyHostToDevice || !runtime_on_gpu(to, bytes))
+        return cudaErrorInvalidValue;
+    copy_now(&copy);
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemset(void *to, int value, size_t bytes)
 {
     const struct copy copy = {to, NULL, bytes, value};
@@ -249,8 +264,31 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     return device < 2 ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    *value = attribute == cudaDevAttrCanUseHostPointerForRegisteredMem;
+    return device < 2 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+/* Memory that it has never heard of is not its. */
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
+{
+    memset(attributes, 0, sizeof *attributes);
+    attributes->type = runtime_on_gpu(pointer, 0) ? cudaMemoryTypeDevice
+                       : is_pinned(pointer, 0)    ? cudaMemoryTypeHost
+                                                  : cudaMemoryTypeUnregistered;
+    return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device)
 {
+    current = device;
     return device < 2 ? cudaSuccess : cudaErrorInvalidDevice;
 }
 

@@ -8,18 +8,20 @@
 
 enum { PINS_MAX = 8 };
 
-uint64_t device_pinned_jobs_good;
+uint64_t device_pinned_jobs_good, device_pinned_memory_max;
 
 struct device_state {
     struct device_state *cpu;
     uint64_t given;
-    bool lost;
-    struct device_behind behind; /* of the job in flight: one at a time */
-    uint64_t at, end;
+    uint64_t done;
+    struct {
+        struct device_behind behind;
+        uint64_t at, end;
+    } ring[DEVICE_JOBS_MAX];
     struct {
         const uint8_t *at;
         size_t bytes;
-    } pins[PINS_MAX];
+    } pins[PINS_MAX]; /* and what alloc gave */
 };
 
 static gradweir_status pinned_open(const struct device_options *options,
@@ -49,16 +51,6 @@ static void pinned_info(const struct device_state *state, struct device_info *in
     snprintf(info->text, sizeof info->text, "a processor in a GPU's clothes");
 }
 
-static gradweir_status pinned_alloc(struct device_state *state, size_t bytes, void **memory)
-{
-    return device_cpu.alloc(state->cpu, bytes, memory);
-}
-
-static void pinned_free(struct device_state *state, void *memory, size_t bytes)
-{
-    device_cpu.free(state->cpu, memory, bytes);
-}
-
 static gradweir_status pinned_locate(struct device_state *state, const void *pointer,
                                      enum device_place *place, uint32_t *ordinal)
 {
@@ -86,7 +78,21 @@ static void pinned_unpin(struct device_state *state, void *memory, size_t bytes)
             state->pins[i].at = NULL;
 }
 
-/* Whatever a job touches must be pinned. */
+static gradweir_status pinned_alloc(struct device_state *state, size_t bytes, void **memory)
+{
+    if (device_pinned_memory_max && bytes > device_pinned_memory_max)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "cuda: %zu bytes are more than it has", bytes);
+    TRY(device_cpu.alloc(state->cpu, bytes, memory));
+    return pinned_pin(state, *memory, bytes);
+}
+
+static void pinned_free(struct device_state *state, void *memory, size_t bytes)
+{
+    pinned_unpin(state, memory, bytes);
+    device_cpu.free(state->cpu, memory, bytes);
+}
+
+/* Whatever a job touches must be pinned, or the device's own. */
 static void check(const struct device_state *state, const void *pointer, uint64_t bytes)
 {
     const uint8_t *at = pointer;
@@ -100,13 +106,15 @@ static void check(const struct device_state *state, const void *pointer, uint64_
 static gradweir_status begin(struct device_state *state, const struct device_behind *behind,
                              uint64_t at, uint64_t end)
 {
+    const size_t place = state->given % DEVICE_JOBS_MAX;
     if (device_pinned_jobs_good && state->given >= device_pinned_jobs_good)
         return fail(GRADWEIR_ERR_LOST, "cuda: a job: the device is lost");
-    ASSERT(device_cpu.in_flight(state->cpu) == 0);
+    if (state->given - state->done == DEVICE_JOBS_MAX)
+        return fail(GRADWEIR_ERR_FULL, "cuda: full");
     state->given++;
-    state->behind = behind ? *behind : (struct device_behind){.call = NULL};
-    state->at = at;
-    state->end = end;
+    state->ring[place].behind = behind ? *behind : (struct device_behind){.call = NULL};
+    state->ring[place].at = at;
+    state->ring[place].end = end;
     return GRADWEIR_OK;
 }
 
@@ -182,12 +190,16 @@ static gradweir_status pinned_step(struct device_state *state, uint64_t tag,
 static size_t pinned_poll(struct device_state *state, struct device_done *done, size_t room)
 {
     const size_t count = device_cpu.poll(state->cpu, done, room < 1 ? room : 1);
-    for (uint64_t at = state->at; count && state->behind.call && at < state->end;) {
+    const size_t place = state->done % DEVICE_JOBS_MAX;
+    const struct device_behind *behind = &state->ring[place].behind;
+    const uint64_t end = state->ring[place].end;
+    for (uint64_t at = state->ring[place].at; count && behind->call && at < end;) {
         const uint64_t border = (at / ARITHMETIC_BLOCK + 4) * ARITHMETIC_BLOCK;
-        const uint64_t stop = border < state->end ? border : state->end;
-        state->behind.call(state->behind.context, at, stop);
+        const uint64_t stop = border < end ? border : end;
+        behind->call(behind->context, at, stop);
         at = stop;
     }
+    state->done += count;
     return count;
 }
 

@@ -105,8 +105,23 @@ static void give_step(struct device_rig *rig, const struct device_step *job)
     device_rig_finish(rig);
 }
 
+/* What was written on the device is on the host too, and nothing else is. */
+static void check_echoes(const struct device_rig *rig, const float *host, const float *echoed)
+{
+    cr_expect_eq(memcmp(echoed, host + (size_t)SPARE * N, BYTES), 0, "%s: parameters", rig->what);
+    cr_expect_eq(memcmp(echoed + N, host + (size_t)M * N, BYTES), 0, "%s: state", rig->what);
+    cr_expect_eq(memcmp(echoed + (size_t)2 * N + ARITHMETIC_BLOCK,
+                        host + (size_t)AVERAGE * N + ARITHMETIC_BLOCK,
+                        BYTES - ARITHMETIC_BLOCK * sizeof(float)),
+                 0, "%s: average", rig->what);
+    for (size_t i = 0; i < ARITHMETIC_BLOCK; i++)
+        cr_assert_eq(echoed[(size_t)2 * N + i], 0.0f);
+}
+
 static void check_adam(struct device_rig *rig)
 {
+    float *echoed = calloc(3, BYTES);
+    cr_assert(echoed != NULL);
     float *host = malloc((size_t)ARRAYS * BYTES), *back = malloc((size_t)ARRAYS * BYTES);
     cr_assert(host != NULL && back != NULL);
     double sums[8], expected[8];
@@ -118,16 +133,20 @@ static void check_adam(struct device_rig *rig)
     const struct device_accumulate gather = {.plan = &plan,
                                              .sources = work.sources,
                                              .average = base + (size_t)AVERAGE * N,
+                                             .echo = echoed + (size_t)2 * N,
                                              .begin = ARITHMETIC_BLOCK,
                                              .end = N,
                                              .sums = sums};
     cr_assert_eq(rig->device->accumulate(rig->state, ++rig->tag, &gather), GRADWEIR_OK);
     device_rig_finish(rig);
-    give_step(rig,
-              &(struct device_step){.plan = &plan, .work = &work, .end = 2 * ARITHMETIC_BLOCK});
-    work.average = base + (size_t)AVERAGE * N;
+    const struct device_echo echo = {.parameters = echoed, .state = {echoed + N}};
     give_step(rig, &(struct device_step){
-                       .plan = &plan, .work = &work, .begin = 2 * ARITHMETIC_BLOCK, .end = N});
+                       .plan = &plan, .work = &work, .echo = echo, .end = 2 * ARITHMETIC_BLOCK});
+    work.average = base + (size_t)AVERAGE * N;
+    give_step(
+        rig,
+        &(struct device_step){
+            .plan = &plan, .work = &work, .echo = echo, .begin = 2 * ARITHMETIC_BLOCK, .end = N});
     device_rig_copy(rig, base, back, (size_t)ARRAYS * BYTES);
     const struct arithmetic_work truth = work_of(host, ranges);
     float *average = host + (size_t)AVERAGE * N + ARITHMETIC_BLOCK;
@@ -137,7 +156,9 @@ static void check_adam(struct device_rig *rig)
     arithmetic_scalar.step(&plan, &truth, 0, N);
     cr_expect_eq(memcmp(host, back, (size_t)ARRAYS * BYTES), 0, "%s: other bits", rig->what);
     cr_expect_eq(memcmp(sums, expected, 3 * sizeof *sums), 0, "%s: other sums", rig->what);
+    check_echoes(rig, host, echoed);
     rig->device->free(rig->state, base, (size_t)ARRAYS * BYTES);
+    free(echoed);
     free(host);
     free(back);
 }
@@ -187,6 +208,61 @@ static void check_lamb(struct device_rig *rig)
     rig->device->free(rig->state, base, (size_t)ARRAYS * BYTES);
     free(host);
     free(back);
+}
+
+/* The sums of one stretch, in blocks of whatever size. */
+static void check_blocks(struct device_rig *rig)
+{
+    enum { FROM = ARITHMETIC_BLOCK, SMALL = 512, SUMS = N / SMALL + 3 };
+    static double updates[SUMS], thetas[SUMS], averages[SUMS];
+    float *host = malloc((size_t)ARRAYS * BYTES);
+    cr_assert(host != NULL);
+    fill_shard(host);
+    float *base = device_rig_get(rig, (size_t)ARRAYS * BYTES);
+    device_rig_copy(rig, host, base, (size_t)ARRAYS * BYTES);
+    struct arithmetic_plan plan = plan_of(ARITHMETIC_LAMB);
+    const struct arithmetic_work work = work_of(base, ranges), truth = work_of(host, ranges);
+    plan.phase = ARITHMETIC_MOMENTS;
+    give_step(rig, &(struct device_step){.plan = &plan,
+                                         .work = &work,
+                                         .begin = FROM,
+                                         .end = N,
+                                         .update_sums = updates,
+                                         .theta_sums = thetas,
+                                         .block = SMALL});
+    const struct device_accumulate gather = {.plan = &plan,
+                                             .sources = work.sources,
+                                             .average = base + (size_t)AVERAGE * N,
+                                             .begin = FROM,
+                                             .end = N,
+                                             .sums = averages,
+                                             .block = SMALL};
+    cr_assert_eq(rig->device->accumulate(rig->state, ++rig->tag, &gather), GRADWEIR_OK);
+    device_rig_finish(rig);
+    arithmetic_scalar.step(&plan, &truth, FROM, N);
+    float *average = host + (size_t)AVERAGE * N;
+    arithmetic_scalar.average(&plan, &truth.sources, FROM, N, average + FROM);
+    struct arithmetic_range piece;
+    struct arithmetic_measure measured;
+    size_t i = 0;
+    for (size_t at = FROM; device_piece(&truth, SMALL, at, N, &piece); at = (size_t)piece.end) {
+        arithmetic_scalar.measure(ARITHMETIC_F32, truth.parameters + at, (size_t)piece.end - at,
+                                  &measured);
+        cr_assert_eq(thetas[i], measured.sum_squares, "%s: piece %zu", rig->what, i);
+        cr_assert_eq(updates[i++], arithmetic_scalar.lamb_sum(&plan, &truth, &piece));
+    }
+    for (size_t at = FROM; at < N; at += SMALL) {
+        arithmetic_scalar.measure(ARITHMETIC_F32, average + at, N - at < SMALL ? N - at : SMALL,
+                                  &measured);
+        cr_assert_eq(averages[(at - FROM) / SMALL], measured.sum_squares, "%s", rig->what);
+    }
+    rig->device->free(rig->state, base, (size_t)ARRAYS * BYTES);
+    free(host);
+}
+
+Test(device, sums_go_by_the_blocks_that_are_asked_for)
+{
+    device_rig_each(check_blocks);
 }
 
 Test(device, lamb_takes_two_phases_and_tells_its_sums_by_piece)
@@ -287,6 +363,8 @@ static void check_refusals(struct device_rig *rig)
     plan = plan_of(ARITHMETIC_ADAM);
     const struct device_step crooked = {.plan = &plan, .work = &work, .begin = 3, .end = 9};
     cr_expect_eq(rig->device->step(rig->state, 1, &crooked), GRADWEIR_ERR_INVALID);
+    const struct device_step third = {.plan = &plan, .work = &work, .end = 9, .block = 21845};
+    cr_expect_eq(rig->device->step(rig->state, 1, &third), GRADWEIR_ERR_INVALID);
     const struct device_step empty = {.plan = &plan, .work = &work};
     cr_expect_eq(rig->device->step(rig->state, 1, &empty), GRADWEIR_ERR_INVALID);
     const struct device_copy nothing = {.from = NULL, .to = NULL, .bytes = 1};
