@@ -222,6 +222,9 @@ static gradweir_status check_device(const struct settings *settings)
     const char *device = settings_text(settings, "device");
     if (strcmp(device, "cpu") == 0 && settings_given(settings, "gpu"))
         return fail(GRADWEIR_ERR_INVALID, "gpu is given, but device is cpu: say --device cuda");
+    if (strcmp(device, "cpu") == 0 && settings_given(settings, "device_memory"))
+        return fail(GRADWEIR_ERR_INVALID,
+                    "device_memory is given, but device is cpu: say --device cuda");
     if (device_find(device) == NULL)
         return fail(GRADWEIR_ERR_UNSUPPORTED,
                     "device is %s, but this program was built without it (-DGRADWEIR_CUDA=ON needs "
@@ -264,6 +267,7 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
     options->simd = settings_choice(settings, "simd") == 0 ? NULL : settings_text(settings, "simd");
     options->device = settings_text(settings, "device");
     options->gpu = (uint32_t)settings_int(settings, "gpu");
+    options->device_memory = (enum host_device_memory)settings_choice(settings, "device_memory");
     options->record = settings_text(settings, "record");
     options->arena_dir = settings_text(settings, "arena_dir");
     options->record_bytes_max = (uint64_t)settings_size(settings, "record_bytes_max");

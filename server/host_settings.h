@@ -11,6 +11,9 @@
 
 enum { HOST_ADDRESS_MAX = 300 };
 
+/* Where a GPU works: in the order of the setting's words. */
+enum host_device_memory { HOST_DEVICE_AUTO, HOST_DEVICE_RESIDENT, HOST_DEVICE_MAPPED };
+
 /* Everything a host needs, checked. Texts are borrowed from the settings. */
 struct host_options {
     const struct settings *settings;
@@ -24,9 +27,10 @@ struct host_options {
     const char *simd;                 /* NULL: the best */
     const char *device;               /* "cpu", "cuda" */
     uint32_t gpu;                     /* cuda: which */
-    uint32_t shard_threads;           /* host_threads.h decides; 0 counts as 1 */
-    bool crowded;                     /* threads of this machine's shards outnumber its cores */
-    const char *record;               /* "": nowhere */
+    enum host_device_memory device_memory; /* cuda: where it works */
+    uint32_t shard_threads;                /* host_threads.h decides; 0 counts as 1 */
+    bool crowded;       /* threads of this machine's shards outnumber its cores */
+    const char *record; /* "": nowhere */
     uint64_t record_bytes_max;
     const char *arena_dir; /* "": private memory */
     int64_t linger_ns;

@@ -1,5 +1,5 @@
 /* Carries out what the shard's core says, and brings back what came of it. */
-#include "server/host_shard_loop.h"
+#include "server/host_shard_mirror.h"
 
 #include "common/clock.h"
 
@@ -52,6 +52,7 @@ static void take_at_hand(struct shard_loop *loop, const struct shard_action *act
     struct shard_event told = {
         .kind = SHARD_LANDED, .token = action->token, .length = action->length};
     shard_copy_body(loop->shard, loop->arithmetic, action->offset, body, &told);
+    shard_mirror_landed(loop, action->offset, action->length);
     transport_refuse(loop->transport, action->offer);
     told.now_ns = (int64_t)clock_now_ns();
     shard_loop_event(loop, &told);
@@ -95,8 +96,10 @@ static void landed(struct shard_loop *loop, const struct transport_event *event)
                                .token = entry.token,
                                .length = event->length,
                                .status = event->status};
-    if (event->status == GRADWEIR_OK)
+    if (event->status == GRADWEIR_OK) {
         shard_measure_body(loop->shard, loop->arithmetic, entry.offset, &told);
+        shard_mirror_landed(loop, entry.offset, event->length);
+    }
     shard_loop_event(loop, &told);
 }
 

@@ -1,6 +1,6 @@
 /* What a shard has the device do: scans, averages and steps, one at a time, and what came of them.
  */
-#include "server/host_shard_loop.h"
+#include "server/host_shard_mirror.h"
 
 #include "common/clock.h"
 #include "common/codec.h"
@@ -40,24 +40,33 @@ static struct device_behind behind(struct shard_loop *loop, bool average)
                                   .context = loop};
 }
 
-static gradweir_status give_scan(struct shard_loop *loop, const struct shard_job *job)
+/* First parameters of a job with another codec lie where no gradient does: they are looked at where
+ * they are. */
+static gradweir_status give_scan(struct shard_loop *loop, const struct shard_loop_job *job)
 {
+    const void *from = shard_address(loop->shard, job->offset);
+    struct shard_floats floats;
+    shard_floats(loop->shard, &floats);
+    TRY(shard_mirror_bring(loop, true));
+    if (loop->mirror.memory && job->offset < floats.parameters)
+        from = shard_mirror_at(loop, from);
     return loop->device->decode(
         loop->device_state, 0,
-        &(struct device_decode){.codec = job->codec,
-                                .from = shard_address(loop->shard, job->offset),
-                                .n = job->end,
-                                .sums = loop->scan_sums});
+        &(struct device_decode){
+            .codec = job->codec, .from = from, .n = job->end, .sums = loop->scan_sums});
 }
 
-static gradweir_status give_average(struct shard_loop *loop, const struct shard_job *job,
+static gradweir_status give_average(struct shard_loop *loop, const struct shard_loop_job *job,
                                     const struct shard_job_sums *sums)
 {
+    float *average = shard_average(loop->shard);
+    const bool mirrored = loop->mirror.memory != NULL;
     return loop->device->accumulate(
         loop->device_state, 0,
         &(struct device_accumulate){.plan = shard_plan(loop->shard),
                                     .sources = loop->work.sources,
-                                    .average = shard_average(loop->shard),
+                                    .average = mirrored ? shard_mirror_at(loop, average) : average,
+                                    .echo = mirrored && loop->mirror.states ? average : NULL,
                                     .begin = job->begin,
                                     .end = job->end,
                                     .sums = sums->average,
@@ -65,12 +74,13 @@ static gradweir_status give_average(struct shard_loop *loop, const struct shard_
                                     .behind = behind(loop, true)});
 }
 
-static gradweir_status give_step(struct shard_loop *loop, const struct shard_job *job,
-                                 const struct shard_job_sums *sums)
+static gradweir_status give_step(struct shard_loop *loop, const struct shard_loop_job *job,
+                                 const struct shard_job_sums *sums, const struct device_echo *echo)
 {
     return loop->device->step(loop->device_state, 0,
                               &(struct device_step){.plan = shard_plan(loop->shard),
                                                     .work = &loop->work,
+                                                    .echo = *echo,
                                                     .begin = job->begin,
                                                     .end = job->end,
                                                     .update_sums = sums->update,
@@ -79,17 +89,19 @@ static gradweir_status give_step(struct shard_loop *loop, const struct shard_job
                                                     .behind = behind(loop, false)});
 }
 
-static gradweir_status give_job(struct shard_loop *loop, const struct shard_job *job)
+static gradweir_status give_job(struct shard_loop *loop, const struct shard_loop_job *job)
 {
     struct shard_job_sums sums = {.block = 0};
+    struct device_echo echo;
     if (job->kind == SHARD_SCAN)
         return give_scan(loop, job);
     if (loop->device_sums)
         shard_job_sums(loop->shard, job->begin, &sums);
     shard_work(loop->shard, &loop->work);
     ASSERT(job->kind == SHARD_AVERAGE || job->kind == SHARD_STEP);
+    TRY(shard_mirror_job(loop, job, &echo));
     return job->kind == SHARD_AVERAGE ? give_average(loop, job, &sums)
-                                      : give_step(loop, job, &sums);
+                                      : give_step(loop, job, &sums, &echo);
 }
 
 /* The loop ends with this reason. The memory is the host's: who is started again goes on in it. */
@@ -108,7 +120,7 @@ static void give_next(struct shard_loop *loop)
     const gradweir_status status = give_job(loop, &loop->jobs[loop->jobs_first]);
     if (status == GRADWEIR_OK)
         loop->jobs_given = 1;
-    else
+    else if (status != GRADWEIR_ERR_FULL) /* copies to the mirror take room too */
         device_failed(loop, status);
 }
 
@@ -116,12 +128,12 @@ void shard_loop_queue(struct shard_loop *loop, const struct shard_action *action
 {
     ASSERT(loop->jobs_count < loop->jobs_max);
     loop->jobs[(loop->jobs_first + loop->jobs_count++) % loop->jobs_max] =
-        (struct shard_job){.kind = action->kind,
-                           .token = action->token,
-                           .offset = action->offset,
-                           .begin = action->begin,
-                           .end = action->end,
-                           .codec = action->codec};
+        (struct shard_loop_job){.kind = action->kind,
+                                .token = action->token,
+                                .offset = action->offset,
+                                .begin = action->begin,
+                                .end = action->end,
+                                .codec = action->codec};
     give_next(loop);
 }
 
@@ -131,7 +143,12 @@ static void job_done(struct shard_loop *loop, const struct device_done *done)
         device_failed(loop, done->status);
         return;
     }
-    const struct shard_job job = loop->jobs[loop->jobs_first];
+    if (done->tag == MIRROR_TAG) {
+        ASSERT(loop->mirror.copies > 0);
+        loop->mirror.copies--;
+        return;
+    }
+    const struct shard_loop_job job = loop->jobs[loop->jobs_first];
     loop->jobs_first = (loop->jobs_first + 1) % loop->jobs_max;
     loop->jobs_count--;
     loop->jobs_given = 0;
@@ -157,6 +174,9 @@ static void job_done(struct shard_loop *loop, const struct device_done *done)
 bool shard_loop_device(struct shard_loop *loop)
 {
     give_next(loop);
+    const gradweir_status status = shard_mirror_bring(loop, false);
+    if (status != GRADWEIR_OK && status != GRADWEIR_ERR_FULL)
+        device_failed(loop, status);
     if (!loop->device->in_flight(loop->device_state))
         return false;
     struct device_done done[4];

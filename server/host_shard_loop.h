@@ -18,7 +18,7 @@ struct shard_take {
 };
 
 /* A device job that was given, or waits to be. Jobs come back in the order given. */
-struct shard_job {
+struct shard_loop_job {
     enum shard_action_kind kind;
     uint64_t token, offset, begin, end;
     enum arithmetic_codec codec;
@@ -43,6 +43,19 @@ struct shard_way {
     uint64_t peers;
 };
 
+/* The floats of the arena in the device's own memory: host_shard_mirror.h. */
+struct shard_mirror {
+    unsigned char *memory; /* of the device; NULL: there is none, jobs work in the arena */
+    uint64_t begin, bytes; /* what of the arena */
+    bool states;           /* they are echoed: the arena outlives the process */
+    uint64_t from, made;   /* the parameter slots whose floats are here; 0: none */
+    uint32_t copies;       /* in flight */
+    uint32_t news_count;   /* slots with news */
+    struct shard_news {
+        uint64_t begin, end; /* bytes of the arena that have landed since the last copy */
+    } news[SLOTS_MAX];
+};
+
 struct shard_loop {
     struct host_shard *host;
     struct control *control;
@@ -53,7 +66,8 @@ struct shard_loop {
     struct device_state *device_state;
     gradweir_status device_failed; /* OK, or why it computes no more; the reason with it */
     char device_reason[256];
-    bool pinned;      /* the arena is, for the device */
+    bool pinned; /* the arena is, for the device */
+    struct shard_mirror mirror;
     bool device_sums; /* the device makes a job's sums itself: its memory is not the processor's */
     const struct arithmetic *arithmetic;
     struct content_assembler *assembler;
@@ -83,7 +97,7 @@ struct shard_loop {
     uint32_t peers_max;
     bool posix, tcp, other; /* what any peer uses now or used */
     struct shard_way ways[SHARD_WAYS_MAX];
-    struct shard_job *jobs; /* ring: given ones first, then waiting ones */
+    struct shard_loop_job *jobs; /* ring: given ones first, then waiting ones */
     uint32_t jobs_first, jobs_given, jobs_count, jobs_max;
     double *scan_sums;
     struct arithmetic_work work;

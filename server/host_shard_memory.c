@@ -3,6 +3,7 @@
 #include "server/host_shard_memory.h"
 
 #include "common/populate.h"
+#include "server/host_shard_mirror.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -71,11 +72,12 @@ static gradweir_status look_at_file(struct shard_loop *loop)
     return GRADWEIR_OK;
 }
 
-static gradweir_status in_use(struct shard_loop *loop)
+static gradweir_status in_use(struct shard_loop *loop, bool goes_on)
 {
     TRY(shard_loop_tables(loop));
     TRY(loop->device->pin(loop->device_state, loop->shard, loop->arena_bytes));
     loop->pinned = true;
+    TRY(shard_mirror_open(loop, goes_on));
     return transport_memory_map(loop->transport, loop->shard, loop->arena_bytes,
                                 &loop->arena_memory);
 }
@@ -104,7 +106,7 @@ static gradweir_status resume(struct shard_loop *loop, void *arena)
     loop->epoch = shard_promise(loop->shard);
     log_line(loop->host->log, LOG_INFO, "memory", "shard %u goes on in %s: %s", loop->host->index,
              loop->arena_path, text);
-    return in_use(loop);
+    return in_use(loop, true);
 }
 
 /* The process died before it said READY: nobody counts on what is in there. */
@@ -200,7 +202,7 @@ gradweir_status shard_memory_take(struct shard_loop *loop, const struct model *m
     TRY(status);
     TRY(shard_init(arena, loop->arena_bytes, model, &options->order.law, &shard));
     loop->shard = arena;
-    return in_use(loop);
+    return in_use(loop, false);
 }
 
 gradweir_status shard_memory_device(struct shard_loop *loop)
@@ -218,9 +220,6 @@ gradweir_status shard_memory_device(struct shard_loop *loop)
                            &loop->device_state));
     loop->device->info(loop->device_state, &info);
     loop->device_sums = !info.host_memory;
-    if (!info.host_memory)
-        log_line(loop->host->log, LOG_INFO, "device", "shard %u computes on %s, in pinned memory",
-                 loop->host->index, info.text);
     return GRADWEIR_OK;
 }
 
@@ -228,6 +227,7 @@ void shard_memory_device_close(struct shard_loop *loop)
 {
     if (!loop->device)
         return;
+    shard_mirror_close(loop);
     if (loop->pinned)
         loop->device->unpin(loop->device_state, loop->shard, loop->arena_bytes);
     loop->pinned = false;

@@ -7,7 +7,8 @@
 
 enum {
     THREADS_AUTO_MAX = 8, /* memory has no more to give */
-    CORES_FEW = 4         /* below: workers and the coordinator need the others */
+    CORES_FEW = 4,        /* below: workers and the coordinator need the others */
+    GPU_THREADS = 16      /* what a GPU counts as: 4 Mi elements a tile, or a tile is too short */
 };
 
 uint32_t host_threads_of(int64_t asked, uint32_t cores, uint32_t shards)
@@ -38,7 +39,8 @@ void host_threads_choose(struct host_options *options, uint32_t shards, const st
         host_threads_of(settings_int(options->settings, "shard_threads"), cores, all);
     options->shard_threads = threads;
     options->crowded = threads * all > cores;
-    options->shard.tile_elements = shard_tile(threads);
+    options->shard.tile_elements =
+        shard_tile(strcmp(options->device, "cpu") == 0 ? threads : GPU_THREADS);
     if (threads > 1)
         log_line(log, LOG_INFO, "host", "%u threads compute for each of %u shards on %u cores%s",
                  threads, all, cores, options->crowded ? ", more than there are" : "");

@@ -264,6 +264,16 @@ void shard_work(struct shard *shard, struct arithmetic_work *work)
     }
 }
 
+void shard_floats(const struct shard *shard, struct shard_floats *floats)
+{
+    *floats = (struct shard_floats){.slots = shard->at.slots,
+                                    .slot_stride = shard->slot_stride,
+                                    .parameters = shard->at.parameters,
+                                    .parameter_bytes = shard->elements * sizeof(float),
+                                    .partials = shard->at.back,
+                                    .end = shard->bytes};
+}
+
 float *shard_average(struct shard *shard)
 {
     return at_offset(shard, shard->at.average);

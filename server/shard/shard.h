@@ -202,6 +202,15 @@ void shard_job_sums(struct shard *shard, uint64_t begin, struct shard_job_sums *
 void shard_digest_job(struct shard *shard, uint64_t begin, uint64_t end);
 bool shard_digests(const struct shard *shard);
 
+/* Where the floats of jobs lie, bytes of the arena: gradients, then parameters, then states and an
+ * average up to `partials`, then a window's partial sums up to `end`. */
+struct shard_floats {
+    uint64_t slots, slot_stride;
+    uint64_t parameters, parameter_bytes; /* bytes: the floats of one slot, without MOMENTS */
+    uint64_t partials, end;
+};
+void shard_floats(const struct shard *shard, struct shard_floats *floats);
+
 /* A waiting gradient's bytes: the range in the job's codec, then the MOMENTS tail. For replay,
  * which puts recorded bodies there itself. */
 void *shard_slot(struct shard *shard, uint32_t slot, uint64_t *bytes);

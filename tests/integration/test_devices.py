@@ -1,5 +1,6 @@
 """What computes for a shard: --device. Real servers, the real library. Where there is no GPU, `cuda` is the processor in a GPU's
-clothes (tests/unit/device_pinned.c): it works on pinned memory of the host alone, and can be lost.
+clothes: pinned_server (tests/unit/device_pinned.c) works on its own memory and on what is pinned, and can be lost; twin_server is
+the GPU's own C code on a CUDA runtime that is the processor (tests/gpu/runtime_host.h), whose memory nobody else can touch.
 
     GRADWEIR_BUILD=build python3 tests/integration/test_devices.py       # or: ctest --test-dir build -R ^devices
 """
@@ -15,6 +16,11 @@ from library import BUILD, HANG_S, READER, VERDICTS, Failed, Server, Worker
 
 SIZES = (("a", 70001), ("b", 3), ("c", 70000))
 PINNED = {"program": os.path.join("tests", "pinned_server")}
+TWIN = {"program": os.path.join("tests", "twin_server")}
+if not os.path.exists(os.path.join(BUILD, TWIN["program"])):  # a build without CUDA
+    TWIN = PINNED
+RESIDENT, MAPPED = ("--device", "cuda", "--device_memory", "resident"), ("--device", "cuda", "--device_memory", "mapped")
+SUPERVISED = ("--supervise", "--arena_verify", "resume", "--shards", "2")
 RULES = (("--optimizer", "adam", "--learning-rate", "0.01", "--window", "1", "--stride", "1"),
          ("--optimizer", "lamb", "--learning-rate", "0.01", "--window", "2", "--stride", "1"),
          ("--optimizer", "momentum", "--learning-rate", "0.01", "--window", "3", "--gradient-dtype", "int8"),
@@ -42,7 +48,10 @@ class Patient(Worker):
 
 def train(server, steps=8, digests=None):
     chance = random.Random(7)
-    worker = Patient(server).bind().offer()
+    worker = Patient(server).bind()
+    for parameters in worker.parameters:
+        parameters[:] = chance.choices((-1.5, 0.25, 1, 3), k=len(parameters))
+    worker.offer()
     worker.pull()
     for step in range(steps):
         for gradient in worker.gradients:
@@ -58,17 +67,33 @@ def train(server, steps=8, digests=None):
     return version, digest
 
 
-class Pinned(unittest.TestCase):
-    def test_a_device_on_pinned_memory_gives_the_bits_of_the_cpu(self):
+class Clothed(unittest.TestCase):
+    def test_a_device_gives_the_bits_of_the_cpu_wherever_it_works(self):
         for rule in RULES:
             with Server(*rule) as server:
                 expected = train(server)
                 self.assertEqual(server.close(), 0)
-            for more in ((), ("--shards", "2"), ("--supervise", "--arena_verify", "resume")):
-                with Server(*rule, "--device", "cuda", *more, **PINNED) as server:
-                    self.assertEqual(train(server), expected, (rule, more))
-                    self.assertIn("computes on a processor in a GPU's clothes, in pinned memory", server.lines())
+            for words, program, where in ((MAPPED, PINNED, "in pinned memory"), (RESIDENT, TWIN, "MiB of its memory"),
+                                          ((*RESIDENT, *SUPERVISED), PINNED, "the arena follows each tile"),
+                                          ((*MAPPED, *SUPERVISED), TWIN, "in pinned memory")):
+                with Server(*rule, *words, **program) as server:
+                    self.assertEqual(train(server), expected, (rule, words))
+                    self.assertIn(where, server.lines())
                     self.assertEqual(server.close(), 0)
+
+    def test_memory_that_does_not_suffice_is_done_without_or_said(self):
+        small = {"environment": {"PINNED_MEMORY_MAX": "1000"}, **PINNED}
+        with Server(*RULES[0], "--device", "cuda", **small) as server:
+            train(server)
+            self.assertRegex(server.lines(), "in pinned memory, not in its own .* are more than it has")
+            self.assertEqual(server.close(), 0)
+        with Server(*RULES[0], *RESIDENT, **small) as server:
+            worker = Patient(server)
+            with self.assertRaises(Failed):
+                worker.bind().offer(1000)
+            self.assertNotEqual(server.process.wait(HANG_S), 0)
+            self.assertIn("shard 0: cuda: ", server.lines())
+            worker.close()
 
     def test_a_lost_device_ends_the_server_with_its_reason(self):
         with Server(*RULES[0], "--device", "cuda", environment={"PINNED_JOBS_GOOD": "5"}, **PINNED) as server:
@@ -81,13 +106,13 @@ class Pinned(unittest.TestCase):
             self.assertIn("shard 0: cuda: a job: the device is lost", server.lines())
             worker.close()
 
-    def test_its_memory_is_the_hosts_so_who_starts_again_goes_on_in_it(self):
+    def test_the_arena_outlives_a_lost_device_so_who_starts_again_goes_on_in_it(self):
         digests = {}
         with Server(*RULES[0]) as server:
             train(server, digests=digests)
         with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-            kept = (*RULES[0], "--device", "cuda", "--supervise", "--arena_dir", folder)
-            with Server(*kept, environment={"PINNED_JOBS_GOOD": "13"}, **PINNED) as server:
+            kept = (*RULES[0], *RESIDENT, "--supervise", "--arena_dir", folder)
+            with Server(*kept, environment={"PINNED_JOBS_GOOD": "26"}, **PINNED) as server:
                 with self.assertRaises(Failed):
                     train(server)
                 self.assertNotEqual(server.process.wait(HANG_S), 0)
@@ -111,6 +136,7 @@ class Here(unittest.TestCase):
 
     def test_what_does_not_go_together_is_named(self):
         self.assertIn("gpu is given, but device is cpu", self.refused("--gpu", "1"))
+        self.assertIn("device_memory is given, but device is cpu", self.refused("--device_memory", "mapped"))
         self.assertRegex(self.refused("--device", "abacus"), "device")
 
     def test_a_machine_or_build_without_a_gpu_says_so(self):

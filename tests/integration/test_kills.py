@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """test_kills.py [--kills N] [--seed N] [--roles worker,shard,coordinator] [--every SECONDS] [--elements N]
-[--folder DIR]: kill -9 at
+[--folder DIR] [--program PROGRAM] [--settings "WORDS"]: kill -9 at
 random moments while workers push; then the audit, and the replay of the recording. With roles such as coordinator-stop
 it is SIGSTOP, and SIGCONT STOP_S later: longer than the heartbeats wait.
 
@@ -172,10 +172,11 @@ def run(options, folder):
     dice = random.Random(options.seed)
     roles = options.roles.split(",")
     recording = os.path.join(folder, "recording")
-    arguments = ["--shards", str(SHARDS), "--window", "3", "--record", recording, "--record-bytes-max", "16GiB", "--optimizer", "adam"]
+    arguments = ["--shards", str(SHARDS), "--window", "3", "--record", recording, "--record-bytes-max", "16GiB", "--optimizer", "adam",
+                 *options.settings.split()]
     if any(not role.startswith("worker") for role in roles):
         arguments += ["--supervise", "on"]
-    with library.Server(*arguments) as server:
+    with library.Server(*arguments, program=options.program) as server:
         if not server.address:
             raise SystemExit(f"no server: {server.lines()}")
         workers = Workers(server, folder, options.elements)
@@ -217,6 +218,8 @@ def main():
     parser.add_argument("--every", type=float, default=0.3)
     parser.add_argument("--elements", type=int, default=5000)
     parser.add_argument("--folder")
+    parser.add_argument("--program", default="gradweir-server")
+    parser.add_argument("--settings", default="", help="more words for the server")
     options = parser.parse_args()
     if options.folder:
         os.makedirs(options.folder)

@@ -138,6 +138,8 @@ static gradweir_status far_alloc(struct device_state *state, size_t bytes, void 
 {
     if (bytes == 0)
         return fail(GRADWEIR_ERR_INVALID, "far: no bytes");
+    if (device_far_faults.memory_max && bytes > device_far_faults.memory_max)
+        return fail(GRADWEIR_ERR_NO_MEMORY, "far: %zu bytes are too many", bytes);
     *memory = device_far_new(bytes, state->ordinal);
     return GRADWEIR_OK;
 }

@@ -17,6 +17,7 @@ struct device_far_faults {
     bool no_pinning;      /* pin: ERR_NO_MEMORY */
     uint64_t pins_max;    /* so many succeed, 0: any number */
     uint64_t copies_good; /* the job after so many is lost, and all behind it; 0: none */
+    uint64_t memory_max;  /* alloc of more: ERR_NO_MEMORY; 0: any */
     uint64_t polls_idle;  /* polls in between that find nothing done */
 };
 
