@@ -67,6 +67,7 @@ struct device_decode {
 struct device_encode {
     enum arithmetic_codec codec;
     const float *from; /* NULL: float32 that lies in `to` already, to be measured and summed */
+    float *rest;       /* error feedback (arithmetic.encode_rest), not of float32; NULL: none */
     void *to;
     size_t n;
     double *sums;   /* host memory, arithmetic_blocks(n) numbers */
@@ -80,6 +81,17 @@ struct device_encode {
 struct device_echo {
     float *parameters;
     float *state[ARITHMETIC_STATES_MAX];
+};
+
+/* Error feedback of a push that is refused: what was sent of n elements from a block border on
+ * comes back, rest += decode(sent). from: they were encoded from these, and that is undone: rest =
+ * (rest + decode(sent)) - from, but where decode(sent) is not finite. */
+struct device_give_back {
+    enum arithmetic_codec codec;
+    const void *sent;
+    size_t n;
+    const float *from; /* NULL: it is not undone */
+    float *rest;
 };
 
 /* The window average of [begin, end) into average + begin (base pointer of the shard), and its sums
@@ -159,6 +171,8 @@ struct device {
                               const struct device_decode *job);
     gradweir_status (*encode)(struct device_state *state, uint64_t tag,
                               const struct device_encode *job);
+    gradweir_status (*give_back)(struct device_state *state, uint64_t tag,
+                                 const struct device_give_back *job);
     gradweir_status (*accumulate)(struct device_state *state, uint64_t tag,
                                   const struct device_accumulate *job);
     gradweir_status (*step)(struct device_state *state, uint64_t tag,
@@ -184,8 +198,9 @@ const struct device *device_find(const char *name);
 /* The i-th backend of this build, NULL past the last. */
 const struct device *device_at(size_t i);
 
-/* For backends: whether an encoding makes sense. ERR_INVALID says what does not. */
+/* For backends: whether these make sense. ERR_INVALID says what does not. */
 gradweir_status device_check_encode(const struct device_encode *encode);
+gradweir_status device_check_give_back(const struct device_give_back *give_back);
 
 /* Elements of a block of sums: as asked, or ARITHMETIC_BLOCK for 0. 0: no divisor of that. */
 size_t device_block(size_t asked);

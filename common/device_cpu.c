@@ -158,6 +158,16 @@ static gradweir_status cpu_encode(struct device_state *state, uint64_t tag,
                            .kind = CPU_ENCODE, .tag = tag, .end = encode->n, .encode = *encode});
 }
 
+static gradweir_status cpu_give_back(struct device_state *state, uint64_t tag,
+                                     const struct device_give_back *give_back)
+{
+    TRY(device_check_give_back(give_back));
+    return give(state, &(struct cpu_job){.kind = CPU_GIVE_BACK,
+                                         .tag = tag,
+                                         .end = give_back->n,
+                                         .give_back = *give_back});
+}
+
 static gradweir_status check_plan(const struct arithmetic_plan *plan, size_t block, size_t begin,
                                   size_t end)
 {
@@ -275,6 +285,7 @@ const struct device device_cpu = {
     .copy = cpu_copy,
     .decode = cpu_decode,
     .encode = cpu_encode,
+    .give_back = cpu_give_back,
     .accumulate = cpu_accumulate,
     .step = cpu_step,
     .poll = cpu_poll,

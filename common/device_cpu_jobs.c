@@ -4,6 +4,7 @@
 
 #include "common/checksum.h"
 #include "common/codec.h"
+#include "common/element_gradient.h"
 
 #include <string.h>
 
@@ -98,7 +99,9 @@ static size_t do_encode(struct cpu_means *means, const struct device_encode *enc
     const size_t grain = encode_grain(encode), stop = end - at < grain ? end : at + grain;
     const enum arithmetic_codec codec = encode->codec;
     unsigned char *to = (unsigned char *)encode->to + codec_bytes(codec, at);
-    if (encode->from != NULL)
+    if (encode->from != NULL && encode->rest != NULL)
+        means->arithmetic->encode_rest(codec, encode->from + at, stop - at, encode->rest + at, to);
+    else if (encode->from != NULL)
         means->arithmetic->encode(codec, 1.0f, encode->from + at, stop - at, to);
     raise_largest(means, arithmetic_measure_blocks(means->arithmetic, codec, to, stop - at,
                                                    encode->sums + at / ARITHMETIC_BLOCK));
@@ -120,6 +123,19 @@ static void block_sums(const struct cpu_means *means, const struct device_accumu
                                    stop - at < block ? stop - at : block, &measured);
         accumulate->sums[(at - accumulate->begin) / block] = measured.sum_squares;
     }
+}
+
+static size_t do_give_back(const struct cpu_means *means, const struct device_give_back *job,
+                           size_t at, size_t end)
+{
+    const size_t stop = tile_end(means, at, end);
+    const unsigned char *sent = (const unsigned char *)job->sent + codec_bytes(job->codec, at);
+    if (job->from == NULL)
+        means->arithmetic->decode_add(job->codec, sent, stop - at, job->rest + at);
+    for (size_t i = at; job->from != NULL && i < stop; i++)
+        job->rest[i] =
+            element_untaken(job->rest[i], codec_element(job->codec, job->sent, i), job->from[i]);
+    return stop;
 }
 
 static size_t do_accumulate(const struct cpu_means *means, const struct cpu_job *job, size_t at,
@@ -191,6 +207,7 @@ size_t cpu_job_tile(struct cpu_means *means, struct cpu_job *job, size_t at, siz
     case CPU_COPY: return do_copy(means, &job->copy, at, end);
     case CPU_DECODE: return do_decode(means, &job->decode, at, end);
     case CPU_ENCODE: return do_encode(means, &job->encode, at, end);
+    case CPU_GIVE_BACK: return do_give_back(means, &job->give_back, at, end);
     case CPU_ACCUMULATE: return do_accumulate(means, job, at, end);
     case CPU_STEP: return do_step(means, job, at, end);
     }
@@ -205,6 +222,7 @@ size_t cpu_job_grain(const struct cpu_job *job)
     case CPU_COPY: return PIECE_GRAIN * sizeof(float);
     case CPU_DECODE: return ARITHMETIC_BLOCK;
     case CPU_ENCODE: return encode_grain(&job->encode);
+    case CPU_GIVE_BACK: return ARITHMETIC_BLOCK;
     case CPU_ACCUMULATE:
         return accumulate->sums != NULL || accumulate->behind.call != NULL
                    ? ARITHMETIC_BLOCK

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-enum cpu_job_kind { CPU_COPY, CPU_DECODE, CPU_ENCODE, CPU_ACCUMULATE, CPU_STEP };
+enum cpu_job_kind { CPU_COPY, CPU_DECODE, CPU_ENCODE, CPU_GIVE_BACK, CPU_ACCUMULATE, CPU_STEP };
 
 struct cpu_job {
     enum cpu_job_kind kind;
@@ -18,6 +18,7 @@ struct cpu_job {
         struct device_copy copy;
         struct device_decode decode;
         struct device_encode encode;
+        struct device_give_back give_back;
         struct device_accumulate accumulate;
         struct device_step step;
     };

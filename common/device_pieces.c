@@ -38,10 +38,19 @@ gradweir_status device_check_encode(const struct device_encode *encode)
 {
     if (encode->to == NULL || encode->sums == NULL || encode->crcs == NULL || encode->n == 0)
         return fail(GRADWEIR_ERR_INVALID, "encode: nothing, or no memory given");
+    if (encode->rest != NULL && encode->codec == ARITHMETIC_F32)
+        return fail(GRADWEIR_ERR_INVALID, "encode: float32 leaves nothing owed");
     if (encode->from == NULL && encode->codec != ARITHMETIC_F32)
         return fail(GRADWEIR_ERR_INVALID, "encode: only float32 may lie in its place already");
     if (encode->piece == 0 || encode->piece % CODEC_BLOCK != 0)
         return fail(GRADWEIR_ERR_INVALID, "encode: checksums of %zu elements each, not of whole %d",
                     encode->piece, CODEC_BLOCK);
     return GRADWEIR_OK;
+}
+
+gradweir_status device_check_give_back(const struct device_give_back *give_back)
+{
+    return give_back->sent != NULL && give_back->rest != NULL && give_back->n > 0
+               ? GRADWEIR_OK
+               : fail(GRADWEIR_ERR_INVALID, "give back: nothing, or no memory given");
 }

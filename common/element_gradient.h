@@ -64,6 +64,29 @@ ELEMENT uint32_t element_int8_magnitude(int32_t most, float scale)
     return element_is_finite(scale) ? element_magnitude((float)most * scale) : 0x7fc00000u;
 }
 
+/* Error feedback: what is encoded of x, and what it leaves owed (what was owed before, where
+ * nothing finite is said). When a push is refused, what was said comes back; or, x still being
+ * there, the taking is undone. */
+ELEMENT float element_owing(float x, float rest)
+{
+    return x + rest;
+}
+
+ELEMENT float element_owed(float sum, float said, float rest)
+{
+    return element_is_finite(said) ? sum - said : rest;
+}
+
+ELEMENT float element_owed_again(float rest, float said)
+{
+    return rest + said;
+}
+
+ELEMENT float element_untaken(float rest, float said, float x)
+{
+    return element_is_finite(said) ? (rest + said) - x : rest;
+}
+
 /* What becomes of an element of a block: rounded, or where the block is not finite, 1 for whoever
  * is to blame. */
 ELEMENT int8_t element_int8_sent(float x, float scale, float inverse)

@@ -156,6 +156,12 @@ static gradweir_status start_decode(struct device_state *state, uint64_t tag,
     return start(decode, state, tag, asked);
 }
 
+static gradweir_status start_give_back(struct device_state *state, uint64_t tag,
+                                       const struct device_give_back *asked)
+{
+    return start(cuda_give_back, state, tag, asked);
+}
+
 static gradweir_status start_encode(struct device_state *state, uint64_t tag,
                                     const struct device_encode *asked)
 {
@@ -242,6 +248,7 @@ const struct device device_cuda = {.name = "cuda",
                                    .copy = start_copy,
                                    .decode = start_decode,
                                    .encode = start_encode,
+                                   .give_back = start_give_back,
                                    .accumulate = start_accumulate,
                                    .step = start_step,
                                    .poll = poll_state,

@@ -72,6 +72,7 @@ void cuda_results_free(struct device_state *state, size_t place);
 /* Jobs as the seam has them, each given its struct device_...: device_cuda_encode.c,
  * device_cuda_shard.c (all that they keep on the GPU is given back by cuda_shard_free). */
 gradweir_status cuda_encode(struct device_state *state, uint64_t tag, const void *given);
+gradweir_status cuda_give_back(struct device_state *state, uint64_t tag, const void *given);
 gradweir_status cuda_accumulate(struct device_state *state, uint64_t tag, const void *given);
 gradweir_status cuda_step(struct device_state *state, uint64_t tag, const void *given);
 void cuda_shard_free(struct device_state *state);

@@ -38,6 +38,16 @@ int gpu_encode(gpu_stream stream, enum arithmetic_codec codec, const float *from
 int gpu_encode_clipped(gpu_stream stream, enum arithmetic_codec codec, const float *from,
                        uint64_t n, const float *factor, void *to, double *sums, uint32_t *largest);
 
+/* Error feedback: x = from + rest into the codec, and rest becomes what that leaves out; sums and
+ * largest as above. */
+int gpu_encode_rest(gpu_stream stream, enum arithmetic_codec codec, const float *from, uint64_t n,
+                    float *rest, void *to, double *sums, uint32_t *largest);
+
+/* What was sent comes back: rest += decode(sent). from: what was encoded with rest and will not be
+ * admitted: rest = (rest + decode(sent)) - from, but where decode(sent) is not finite. */
+int gpu_give_back(gpu_stream stream, enum arithmetic_codec codec, const void *sent, uint64_t n,
+                  const float *from, float *rest);
+
 /* crcs[i]: CRC32C of the i-th stretch of `piece` bytes; the last one may be short. At most 2^31 - 1
  * of them. */
 int gpu_crc32c(gpu_stream stream, const void *data, uint64_t bytes, uint64_t piece, uint32_t *crcs);

@@ -80,22 +80,51 @@ template <int WIDTH> __device__ uint32_t keep(float *strip, const float x[WIDTH]
     return largest;
 }
 
-/* A strip of floats or halves; returns this thread's largest magnitude. from NULL: `to` is read. */
-template <int CODEC, int WIDTH>
-__device__ uint32_t pass_strip(measuring &shared, const float *from, float scale, void *to,
-                               uint64_t at, int n)
+/* What is encoded: floats times a factor, or with what is owed of them. */
+struct source {
+    const float *from; /* NULL: what is there already is read */
+    float factor;
+    float *rest; /* NULL: nothing is owed */
+};
+
+/* WIDTH floats of it, and what was owed before. */
+template <int WIDTH, bool REST>
+__device__ void read_source(const source &source, uint64_t at, float x[WIDTH], float owed[WIDTH])
+{
+    codec_read<ARITHMETIC_F32, WIDTH>(source.from, at, x);
+    if constexpr (REST)
+        codec_read<ARITHMETIC_F32, WIDTH>(source.rest, at, owed);
+    for (int j = 0; j < WIDTH; j++)
+        x[j] = REST ? element_owing(x[j], owed[j]) : element_scaled(x[j], source.factor);
+}
+
+template <int WIDTH>
+__device__ void write_owed(const source &source, uint64_t at, const float sum[WIDTH],
+                           const float said[WIDTH], float owed[WIDTH])
+{
+    for (int j = 0; j < WIDTH; j++)
+        owed[j] = element_owed(sum[j], said[j], owed[j]);
+    codec_write<ARITHMETIC_F32, WIDTH>(source.rest, at, owed);
+}
+
+/* A strip of floats or halves; returns this thread's largest magnitude. */
+template <int CODEC, int WIDTH, bool REST>
+__device__ uint32_t pass_strip(measuring &shared, const source &source, void *to, uint64_t at,
+                               int n)
 {
     uint32_t largest = 0;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x) * WIDTH; i < n; i += THREADS * WIDTH) {
-        float x[WIDTH];
-        if (from == nullptr) {
+        float x[WIDTH], sum[WIDTH], owed[WIDTH];
+        if (source.from == nullptr) {
             codec_read<CODEC, WIDTH>(to, at + i, x);
         } else {
-            codec_read<ARITHMETIC_F32, WIDTH>(from, at + i, x);
+            read_source<WIDTH, REST>(source, at + i, x, owed);
             for (int j = 0; j < WIDTH; j++)
-                x[j] = element_scaled(x[j], scale);
+                sum[j] = x[j];
             codec_write<CODEC, WIDTH>(to, at + i, x);
+            if constexpr (REST)
+                write_owed<WIDTH>(source, at + i, sum, x, owed);
         }
         largest = keep<WIDTH>(&shared.strip[i], x, largest);
     }
@@ -123,12 +152,13 @@ template <int WIDTH> __device__ void read_bytes(const unsigned char *from, int n
     }
 }
 
-/* A scaled block from floats into bytes: its largest magnitude, its scale, its bytes. */
-template <int WIDTH>
-__device__ float send_block(const float *from, float factor, int n, unsigned char *to,
+/* A block from floats into bytes: its largest magnitude, its scale, its bytes, what they leave out.
+ */
+template <int WIDTH, bool REST>
+__device__ float send_block(const source &source, uint64_t at, int n, unsigned char *to,
                             int8_t q[OWN])
 {
-    float x[OWN];
+    float x[OWN], owed[REST ? OWN : WIDTH];
     uint32_t largest = 0;
 #pragma unroll
     for (int j = 0; j < OWN; j += WIDTH) {
@@ -136,11 +166,9 @@ __device__ float send_block(const float *from, float factor, int n, unsigned cha
         for (int k = 0; k < WIDTH; k++)
             x[j + k] = 0;
         if (i < n)
-            codec_read<ARITHMETIC_F32, WIDTH>(from, i, &x[j]);
-        for (int k = 0; k < WIDTH; k++) {
-            x[j + k] = element_scaled(x[j + k], factor);
+            read_source<WIDTH, REST>(source, at + i, &x[j], REST ? &owed[j] : owed);
+        for (int k = 0; k < WIDTH; k++)
             largest = element_larger_magnitude(largest, x[j + k]);
-        }
     }
     largest = __reduce_max_sync(0xffffffffu, largest);
     const float scale = element_int8_scale(largest), inverse = element_int8_inverse(scale);
@@ -153,6 +181,12 @@ __device__ float send_block(const float *from, float factor, int n, unsigned cha
             q[j + k] = element_int8_sent(x[j + k], scale, inverse);
         if (element_of<WIDTH>(j) >= n)
             continue;
+        if constexpr (REST) {
+            float said[WIDTH];
+            for (int k = 0; k < WIDTH; k++)
+                said[k] = element_from_int8(q[j + k], scale);
+            write_owed<WIDTH>(source, at + element_of<WIDTH>(j), &x[j], said, &owed[j]);
+        }
         if constexpr (WIDTH == 4)
             *reinterpret_cast<char4 *>(place) = make_char4(q[j], q[j + 1], q[j + 2], q[j + 3]);
         else
@@ -161,11 +195,11 @@ __device__ float send_block(const float *from, float factor, int n, unsigned cha
     return scale;
 }
 
-/* A strip of int8, one warp for each block of 256; from NULL: `to` is read. Where a block ends
- * early its other elements are zeros, which change neither sum nor largest. */
-template <int WIDTH>
-__device__ uint32_t pass_strip_int8(measuring &shared, const float *from, float factor,
-                                    unsigned char *to, uint64_t at, int n)
+/* A strip of int8, one warp for each block of 256. Where a block ends early its other elements are
+ * zeros, which change neither sum nor largest. */
+template <int WIDTH, bool REST>
+__device__ uint32_t pass_strip_int8(measuring &shared, const source &source, unsigned char *to,
+                                    uint64_t at, int n)
 {
     uint32_t largest = 0;
     for (int block = static_cast<int>(threadIdx.x) / WARP; block * ELEMENT_INT8_BLOCK < n;
@@ -176,8 +210,8 @@ __device__ uint32_t pass_strip_int8(measuring &shared, const float *from, float 
             to + (at + first) / ELEMENT_INT8_BLOCK * (sizeof(float) + ELEMENT_INT8_BLOCK);
         int8_t q[OWN];
         float scale;
-        if (from != nullptr) {
-            scale = send_block<WIDTH>(from + at + first, factor, some, place, q);
+        if (source.from != nullptr) {
+            scale = send_block<WIDTH, REST>(source, at + first, some, place, q);
         } else {
             memcpy(&scale, place, sizeof scale);
             read_bytes<WIDTH>(place + sizeof scale, some, q);
@@ -197,16 +231,16 @@ __device__ uint32_t pass_strip_int8(measuring &shared, const float *from, float 
     return largest;
 }
 
-template <int CODEC>
-__device__ uint32_t pass(measuring &shared, const float *from, float scale, void *to, uint64_t at,
-                         int n, bool wide)
+template <int CODEC, bool REST>
+__device__ uint32_t pass(measuring &shared, const source &source, void *to, uint64_t at, int n,
+                         bool wide)
 {
     unsigned char *bytes = static_cast<unsigned char *>(to);
     if constexpr (CODEC == ARITHMETIC_INT8)
-        return wide && n % 4 == 0 ? pass_strip_int8<4>(shared, from, scale, bytes, at, n)
-                                  : pass_strip_int8<1>(shared, from, scale, bytes, at, n);
-    return wide && n % 4 == 0 ? pass_strip<CODEC, 4>(shared, from, scale, to, at, n)
-                              : pass_strip<CODEC, 1>(shared, from, scale, to, at, n);
+        return wide && n % 4 == 0 ? pass_strip_int8<4, REST>(shared, source, bytes, at, n)
+                                  : pass_strip_int8<1, REST>(shared, source, bytes, at, n);
+    return wide && n % 4 == 0 ? pass_strip<CODEC, 4, REST>(shared, source, to, at, n)
+                              : pass_strip<CODEC, 1, REST>(shared, source, to, at, n);
 }
 
 /* What elements are multiplied by: known to the caller, or computed on the GPU (gpu_clip_factor).
@@ -219,6 +253,7 @@ struct factor {
 /* One kernel's work; wide: all arrays are aligned to four elements. */
 struct task {
     const float *from;
+    float *rest;
     void *to;
     uint64_t n;
     bool wide;
@@ -227,7 +262,7 @@ struct task {
 };
 
 /* One thread block for each block of the model. */
-template <int CODEC> __device__ void pass_block(const task &task, const float *from, float scale)
+template <int CODEC, bool REST> __device__ void pass_block(const task &task, const source &source)
 {
     __shared__ measuring shared;
     const uint64_t first = static_cast<uint64_t>(blockIdx.x) * ARITHMETIC_BLOCK;
@@ -236,7 +271,7 @@ template <int CODEC> __device__ void pass_block(const task &task, const float *f
     begin_measure(shared);
     for (uint64_t at = first; at < end; at += STRIP) {
         const int some = static_cast<int>(end - at < STRIP ? end - at : STRIP);
-        largest = max(largest, pass<CODEC>(shared, from, scale, task.to, at, some, task.wide));
+        largest = max(largest, pass<CODEC, REST>(shared, source, task.to, at, some, task.wide));
         add_strip<CODEC>(shared, some);
     }
     end_measure(shared, largest, task.sums, task.largests);
@@ -245,15 +280,15 @@ template <int CODEC> __device__ void pass_block(const task &task, const float *f
 template <int CODEC>
 __global__ void __launch_bounds__(THREADS) measure_kernel(const __grid_constant__ task task)
 {
-    pass_block<CODEC>(task, nullptr, 1.0f);
+    pass_block<CODEC, false>(task, {nullptr, 1.0f, nullptr});
 }
 
-template <int CODEC>
+template <int CODEC, bool REST>
 __global__ void __launch_bounds__(THREADS)
     encode_kernel(const __grid_constant__ task task, factor factor)
 {
-    pass_block<CODEC>(task, task.from,
-                      factor.computed != nullptr ? *factor.computed : factor.given);
+    const float times = factor.computed != nullptr ? *factor.computed : factor.given;
+    pass_block<CODEC, REST>(task, {task.from, times, task.rest});
 }
 
 /* Groups of WIDTH; what is left at the end one by one. */
@@ -291,7 +326,10 @@ int encode(gpu_stream stream, arithmetic_codec codec, const task &task, factor f
     if (task.n == 0)
         return 0;
     codec_dispatch(codec, [&](auto constant) {
-        encode_kernel<constant><<<blocks_of(task.n), THREADS, 0, stream>>>(task, factor);
+        if (task.rest != nullptr)
+            encode_kernel<constant, true><<<blocks_of(task.n), THREADS, 0, stream>>>(task, factor);
+        else
+            encode_kernel<constant, false><<<blocks_of(task.n), THREADS, 0, stream>>>(task, factor);
     });
     return cudaGetLastError();
 }
@@ -301,8 +339,8 @@ int encode(gpu_stream stream, arithmetic_codec codec, const task &task, factor f
 extern "C" int gpu_measure(gpu_stream stream, enum arithmetic_codec codec, const void *data,
                            uint64_t n, double *sums, uint32_t *largest)
 {
-    const task task = {nullptr, const_cast<void *>(data), n, is_wide(codec, nullptr, data), sums,
-                       largest};
+    const task task = {nullptr, nullptr, const_cast<void *>(data), n, is_wide(codec, nullptr, data),
+                       sums,    largest};
     if (n == 0)
         return 0;
     codec_dispatch(codec, [&](auto constant) {
@@ -332,15 +370,22 @@ extern "C" int gpu_decode(gpu_stream stream, enum arithmetic_codec codec, const 
 extern "C" int gpu_encode(gpu_stream stream, enum arithmetic_codec codec, const float *from,
                           uint64_t n, float scale, void *to, double *sums, uint32_t *largest)
 {
-    return encode(stream, codec, {from, to, n, is_wide(codec, from, to), sums, largest},
+    return encode(stream, codec, {from, nullptr, to, n, is_wide(codec, from, to), sums, largest},
                   {scale, nullptr});
+}
+
+extern "C" int gpu_encode_rest(gpu_stream stream, enum arithmetic_codec codec, const float *from,
+                               uint64_t n, float *rest, void *to, double *sums, uint32_t *largest)
+{
+    const bool wide = is_wide(codec, from, to) && reinterpret_cast<uintptr_t>(rest) % 16 == 0;
+    return encode(stream, codec, {from, rest, to, n, wide, sums, largest}, {1.0f, nullptr});
 }
 
 extern "C" int gpu_encode_clipped(gpu_stream stream, enum arithmetic_codec codec, const float *from,
                                   uint64_t n, const float *factor, void *to, double *sums,
                                   uint32_t *largest)
 {
-    return encode(stream, codec, {from, to, n, is_wide(codec, from, to), sums, largest},
+    return encode(stream, codec, {from, nullptr, to, n, is_wide(codec, from, to), sums, largest},
                   {1.0f, factor});
 }
 

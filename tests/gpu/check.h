@@ -69,8 +69,9 @@ void expect(bool holds, const char *what, uint64_t number);
 void expect_ran(int error, const char *what, uint64_t number);
 
 /* Tables of the files. Each ends with a NULL name. */
-extern const struct check checks_codec[], checks_checksum[], checks_step[], checks_stacks[],
-    checks_sums[], checks_learn[], checks_layers[], checks_environment[], checks_engine[];
+extern const struct check checks_codec[], checks_checksum[], checks_feedback[], checks_step[],
+    checks_stacks[], checks_sums[], checks_learn[], checks_layers[], checks_environment[],
+    checks_engine[];
 extern const struct check *const check_tables[]; /* all of them; ends with NULL */
 
 /* Failures so far, and the largest deviation expect_near has seen since the last call. */

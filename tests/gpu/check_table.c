@@ -2,6 +2,6 @@
 #include "tests/gpu/check.h"
 
 const struct check *const check_tables[] = {
-    checks_codec, checks_checksum, checks_step,        checks_stacks, checks_sums,
+    checks_codec, checks_checksum, checks_feedback,    checks_step,   checks_stacks, checks_sums,
     checks_learn, checks_layers,   checks_environment, checks_engine, NULL,
 };

@@ -16,6 +16,19 @@ QUEUED(gpu_encode,
             double *sums; uint32_t * largest;),
        WITH(codec, from, n, scale, to, sums, largest),
        (NULL, a->codec, a->from, a->n, a->scale, a->to, a->sums, a->largest))
+QUEUED(gpu_encode_rest,
+       (gpu_stream stream, enum arithmetic_codec codec, const float *from, uint64_t n, float *rest,
+        void *to, double *sums, uint32_t *largest),
+       WITH(enum arithmetic_codec codec; const float *from; uint64_t n; float *rest; void *to;
+            double *sums; uint32_t * largest;),
+       WITH(codec, from, n, rest, to, sums, largest),
+       (NULL, a->codec, a->from, a->n, a->rest, a->to, a->sums, a->largest))
+QUEUED(gpu_give_back,
+       (gpu_stream stream, enum arithmetic_codec codec, const void *sent, uint64_t n,
+        const float *from, float *rest),
+       WITH(enum arithmetic_codec codec; const void *sent; uint64_t n; const float *from;
+            float *rest;),
+       WITH(codec, sent, n, from, rest), (NULL, a->codec, a->sent, a->n, a->from, a->rest))
 QUEUED(gpu_measure,
        (gpu_stream stream, enum arithmetic_codec codec, const void *data, uint64_t n, double *sums,
         uint32_t *largest),

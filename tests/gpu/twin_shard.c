@@ -1,10 +1,13 @@
 /* The shard side's kernels, done by the CPU element by element: with these in the place of kernels
  * the check itself is tested. A planted flaw (--plant) must be found. */
+#include "common/element_gradient.h"
 #include "common/element_stacks.h"
 #include "tests/gpu/twin.h"
 
 #include "common/checksum.h"
 #include "common/codec.h"
+
+#include <string.h>
 
 static void step_element(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
                          const struct element_law *law, size_t i)
@@ -78,6 +81,26 @@ int gpu_decode(gpu_stream stream, enum arithmetic_codec codec, const void *data,
         to[i] = element_decode(codec, data, i);
     if (twin_planted("guard"))
         to[n] = 0.0f;
+    return 0;
+}
+
+int gpu_encode_rest(gpu_stream stream, enum arithmetic_codec codec, const float *from, uint64_t n,
+                    float *rest, void *to, double *sums, uint32_t *largest)
+{
+    arithmetic_scalar.encode_rest(codec, from, n, rest, to);
+    if (twin_planted("nothing-owed"))
+        memset(rest, 0, n * sizeof *rest);
+    return gpu_measure(stream, codec, to, n, sums, largest);
+}
+
+int gpu_give_back(gpu_stream stream, enum arithmetic_codec codec, const void *sent, uint64_t n,
+                  const float *from, float *rest)
+{
+    (void)stream;
+    if (from == NULL)
+        arithmetic_scalar.decode_add(codec, sent, n, rest);
+    for (uint64_t i = 0; from != NULL && i < n - twin_planted("short-undo"); i++)
+        rest[i] = element_untaken(rest[i], codec_element(codec, sent, i), from[i]);
     return 0;
 }
 

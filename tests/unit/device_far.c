@@ -2,6 +2,7 @@
 
 #include "common/checksum.h"
 #include "common/codec.h"
+#include "common/element_gradient.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ struct device_state {
     struct {
         uint64_t tag;
         struct device_copy copy;
-        struct device_encode encode; /* its n is 0: a copy */
+        struct device_encode encode; /* its n is 0: another kind; and so on */
+        struct device_give_back give_back;
     } ring[DEVICE_JOBS_MAX];
     struct {
         const uint8_t *at;
@@ -233,6 +235,7 @@ static gradweir_status far_copy(struct device_state *state, uint64_t tag,
         memset(copy->to, 0xff, copy->bytes); /* what is not there yet are NaNs */
     state->ring[state->given % DEVICE_JOBS_MAX].copy = *copy;
     state->ring[state->given % DEVICE_JOBS_MAX].encode.n = 0;
+    state->ring[state->given % DEVICE_JOBS_MAX].give_back.n = 0;
     give(state, tag);
     return GRADWEIR_OK;
 }
@@ -248,6 +251,19 @@ static gradweir_status far_encode(struct device_state *state, uint64_t tag,
     memset(job->sums, 0xff, arithmetic_blocks(job->n) * sizeof *job->sums);
     memset(job->crcs, 0xff, ((job->n - 1) / job->piece + 1) * sizeof *job->crcs);
     state->ring[state->given % DEVICE_JOBS_MAX].encode = *job;
+    give(state, tag);
+    return GRADWEIR_OK;
+}
+
+static gradweir_status far_give_back(struct device_state *state, uint64_t tag,
+                                     const struct device_give_back *job)
+{
+    TRY(device_check_give_back(job));
+    TRY(check_room(state));
+    ASSERT(near_of(job->sent, codec_bytes(job->codec, job->n)));
+    ASSERT(near_of(job->rest, job->n * sizeof *job->rest));
+    state->ring[state->given % DEVICE_JOBS_MAX].encode.n = 0;
+    state->ring[state->given % DEVICE_JOBS_MAX].give_back = *job;
     give(state, tag);
     return GRADWEIR_OK;
 }
@@ -287,7 +303,11 @@ static uint32_t encode_now(const struct device_encode *job)
     const uint8_t *from = job->from ? near_of(job->from, job->n * sizeof *job->from) : NULL;
     uint8_t *to = near_of(job->to, codec_bytes(job->codec, job->n));
     device_far_seen.encoded += job->n;
-    if (from)
+    if (from && job->rest)
+        arithmetic_scalar.encode_rest(
+            job->codec, (const float *)(const void *)from, job->n,
+            (float *)(void *)near_of(job->rest, job->n * sizeof *job->rest), to);
+    else if (from)
         arithmetic_scalar.encode(job->codec, 1.0f, (const float *)(const void *)from, job->n, to);
     for (size_t at = 0; at < job->n; at += job->piece) {
         const size_t some = job->n - at < job->piece ? job->n - at : job->piece;
@@ -295,6 +315,18 @@ static uint32_t encode_now(const struct device_encode *job)
             checksum_crc32c(0, to + codec_bytes(job->codec, at), codec_bytes(job->codec, some));
     }
     return arithmetic_measure_blocks(&arithmetic_scalar, job->codec, to, job->n, job->sums);
+}
+
+static void give_back_now(const struct device_give_back *job)
+{
+    const size_t bytes = job->n * sizeof(float);
+    const uint8_t *sent = near_of(job->sent, codec_bytes(job->codec, job->n));
+    const float *from = (const float *)(void *)(job->from ? near_of(job->from, bytes) : NULL);
+    float *rest = (float *)(void *)near_of(job->rest, bytes);
+    if (!from)
+        arithmetic_scalar.decode_add(job->codec, sent, job->n, rest);
+    for (size_t i = 0; from && i < job->n; i++)
+        rest[i] = element_untaken(rest[i], codec_element(job->codec, sent, i), from[i]);
 }
 
 /* One job at a time. */
@@ -314,6 +346,8 @@ static size_t far_poll(struct device_state *state, struct device_done *done, siz
         done->status = fail(GRADWEIR_ERR_LOST, "far: the device is lost");
     else if (state->ring[place].encode.n > 0)
         done->largest_bits = encode_now(&state->ring[place].encode);
+    else if (state->ring[place].give_back.n > 0)
+        give_back_now(&state->ring[place].give_back);
     else
         copy_now(&state->ring[place].copy);
     state->done++;
@@ -338,6 +372,7 @@ const struct device device_far = {.name = "cuda",
                                   .copy = far_copy,
                                   .decode = far_decode,
                                   .encode = far_encode,
+                                  .give_back = far_give_back,
                                   .accumulate = far_accumulate,
                                   .step = far_step,
                                   .poll = far_poll,

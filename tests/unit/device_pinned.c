@@ -143,6 +143,15 @@ static gradweir_status pinned_encode(struct device_state *state, uint64_t tag,
     return device_cpu.encode(state->cpu, tag, job);
 }
 
+static gradweir_status pinned_give_back(struct device_state *state, uint64_t tag,
+                                        const struct device_give_back *job)
+{
+    check(state, job->sent, codec_bytes(job->codec, job->n));
+    check(state, job->rest, job->n * sizeof(float));
+    TRY(begin(state, NULL, 0, 0));
+    return device_cpu.give_back(state->cpu, tag, job);
+}
+
 static void check_sources(const struct device_state *state, const struct arithmetic_plan *plan,
                           const struct arithmetic_sources *sources, uint64_t end)
 {
@@ -220,6 +229,7 @@ const struct device device_pinned = {.name = "cuda",
                                      .copy = pinned_copy,
                                      .decode = pinned_decode,
                                      .encode = pinned_encode,
+                                     .give_back = pinned_give_back,
                                      .accumulate = pinned_accumulate,
                                      .step = pinned_step,
                                      .poll = pinned_poll,

@@ -94,6 +94,59 @@ Test(device, encodes_measures_and_sums_as_the_definition_does)
     device_rig_each(check_encode);
 }
 
+/* One push after the other with a rest; the last two are refused, the one before anybody sees it.
+ */
+static void feed_back(struct device_rig *rig, enum arithmetic_codec codec)
+{
+    enum { N = 2 * ARITHMETIC_BLOCK + 300, FLOATS = N * sizeof(float) };
+    const size_t room = codec_bytes(codec, N);
+    static double sums[4];
+    static uint32_t crcs[4];
+    float *right = calloc(N, sizeof *right), *back = malloc(FLOATS);
+    uint8_t *sent = malloc(room);
+    float *from = device_rig_get(rig, FLOATS), *rest = device_rig_get(rig, FLOATS);
+    void *to = device_rig_get(rig, room);
+    cr_assert(right && back && sent);
+    for (uint32_t push = 0; push < 4; push++) {
+        float *x = chance_floats(N, push + 7);
+        device_rig_copy(rig, x, from, FLOATS);
+        const struct device_encode job = {codec, from, rest, to, N, sums, ARITHMETIC_BLOCK, crcs};
+        cr_assert_eq(rig->device->encode(rig->state, ++rig->tag, &job), GRADWEIR_OK);
+        const uint32_t largest = device_rig_finish(rig).largest_bits;
+        arithmetic_scalar.encode_rest(codec, x, N, right, sent);
+        expect_numbers(&job, sent, largest, rig->what);
+        const struct device_give_back give = {codec, to, N, push == 2 ? from : NULL, rest};
+        if (push >= 2) {
+            cr_assert_eq(rig->device->give_back(rig->state, ++rig->tag, &give), GRADWEIR_OK);
+            device_rig_finish(rig);
+        }
+        for (size_t i = 0; push == 2 && i < N; i++)
+            right[i] = (right[i] + codec_element(codec, sent, i)) - x[i];
+        if (push == 3)
+            arithmetic_scalar.decode_add(codec, sent, N, right);
+        device_rig_copy(rig, rest, back, FLOATS);
+        cr_expect_eq(memcmp(back, right, FLOATS), 0, "%s: push %u", rig->what, push);
+        free(x);
+    }
+    rig->device->free(rig->state, from, FLOATS);
+    rig->device->free(rig->state, rest, FLOATS);
+    rig->device->free(rig->state, to, room);
+    free(right);
+    free(back);
+    free(sent);
+}
+
+static void check_feedback(struct device_rig *rig)
+{
+    for (int codec = ARITHMETIC_BF16; codec <= ARITHMETIC_INT8; codec++)
+        feed_back(rig, (enum arithmetic_codec)codec);
+}
+
+Test(device, what_an_encoding_leaves_out_stays_owed_and_what_is_refused_comes_back)
+{
+    device_rig_each(check_feedback);
+}
+
 static void check_refusals(struct device_rig *rig)
 {
     double sums[1];
@@ -107,13 +160,17 @@ static void check_refusals(struct device_rig *rig)
                                        .sums = sums,
                                        .piece = 256,
                                        .crcs = crcs};
-    struct device_encode bad[5] = {good, good, good, good, good};
+    const struct device_give_back none = {.codec = ARITHMETIC_BF16, .sent = to, .n = 256};
+    struct device_encode bad[6] = {good, good, good, good, good, good};
     bad[0].n = 0;
     bad[1].piece = 100;
     bad[2].crcs = NULL;
     bad[3].from = NULL;
     bad[4].sums = NULL;
-    for (size_t i = 0; i < 5; i++)
+    bad[5].codec = ARITHMETIC_F32;
+    bad[5].rest = x;
+    cr_expect_eq(rig->device->give_back(rig->state, 1, &none), GRADWEIR_ERR_INVALID);
+    for (size_t i = 0; i < 6; i++)
         cr_expect_eq(rig->device->encode(rig->state, 1, &bad[i]), GRADWEIR_ERR_INVALID, "%zu", i);
     cr_expect_eq(rig->device->in_flight(rig->state), 0u);
 }
