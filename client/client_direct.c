@@ -6,27 +6,35 @@
 #include "common/checksum.h"
 #include "common/codec.h"
 
-bool client_direct_begin(struct client_encoding *encoding)
+static void rewind_floats(struct client_direct *direct)
 {
-    const struct gradweir_client *client = encoding->client;
+    direct->placed = direct->asked = 0;
+    direct->tensor = 0;
+}
+
+gradweir_status client_direct_begin(struct client_encoding *encoding)
+{
+    struct gradweir_client *client = encoding->client;
     struct client_direct *direct = client->memory ? client->memory->direct : NULL;
     const uint32_t buffer = encoding->buffer;
     if (!direct)
-        return false;
-    direct->holds[buffer] = encoding->source == CLIENT_GRADIENT;
-    if (!direct->holds[buffer])
-        return false;
-    direct->placed = direct->asked = 0;
-    direct->tensor = 0;
+        return GRADWEIR_OK;
+    encoding->direct = direct->holds[buffer] = encoding->source == CLIENT_GRADIENT;
+    if (encoding->source != CLIENT_PARAMETERS)
+        TRY(client_direct_owe(client, encoding->direct));
+    if (!encoding->direct)
+        return GRADWEIR_OK;
+    rewind_floats(direct);
+    client->memory->staging.largest_bits = 0;
     encoding->client->sums[buffer].pieces = direct->crcs[buffer];
     encoding->client->sums[buffer].block_bytes = codec_bytes(direct->codec, direct->grain);
-    return true;
+    return GRADWEIR_OK;
 }
 
-static uint64_t piece_end(const struct model *model, uint64_t at)
+static uint64_t piece_end(const struct gradweir_client *client, uint64_t at)
 {
-    const uint64_t end = (at / DIRECT_PIECE + 1) * DIRECT_PIECE;
-    return end < model->elements ? end : model->elements;
+    const uint64_t piece = client->memory->direct->piece, end = (at / piece + 1) * piece;
+    return end < client->model->elements ? end : client->model->elements;
 }
 
 /* The tensor where the next floats come from: its end, and where they lie. NULL: nowhere, they are
@@ -51,7 +59,7 @@ static float *room_of(const struct client_direct *direct, uint32_t buffer)
 static gradweir_status place_some(const struct gradweir_client *client, uint32_t buffer)
 {
     struct client_direct *direct = client->memory->direct;
-    const uint64_t piece = piece_end(client->model, direct->asked);
+    const uint64_t piece = piece_end(client, direct->asked);
     uint64_t end;
     const float *from = next_floats(client, &end);
     const uint64_t stop = end < piece ? end : piece, count = stop - direct->placed;
@@ -63,21 +71,40 @@ static gradweir_status place_some(const struct gradweir_client *client, uint32_t
     return GRADWEIR_OK;
 }
 
+static gradweir_status undo_piece(const struct gradweir_client *client, uint32_t buffer,
+                                  const float *from)
+{
+    struct client_direct *direct = client->memory->direct;
+    const uint64_t at = direct->asked, end = piece_end(client, at);
+    const struct device_give_back job = {.codec = direct->codec,
+                                         .sent = direct->bodies[buffer] +
+                                                 codec_bytes(direct->codec, at),
+                                         .n = (size_t)(end - at),
+                                         .from = from,
+                                         .rest = direct->rest + at};
+    TRY(staging_give_back(&client->memory->staging, &job));
+    direct->asked = end;
+    return GRADWEIR_OK;
+}
+
 /* A piece whose floats lie in a row at `from`; NULL: where it is sent from. */
 static gradweir_status encode_piece(const struct gradweir_client *client, uint32_t buffer,
                                     const float *from)
 {
     struct client_direct *direct = client->memory->direct;
-    const uint64_t at = direct->asked, end = piece_end(client->model, at);
+    const uint64_t at = direct->asked, end = piece_end(client, at);
+    if (direct->undoing)
+        return undo_piece(client, buffer, from);
     const struct device_encode job = {.codec = direct->codec,
                                       .from = from,
+                                      .rest = direct->rest ? direct->rest + at : NULL,
                                       .to = direct->bodies[buffer] + codec_bytes(direct->codec, at),
                                       .n = (size_t)(end - at),
                                       .sums = direct->sums + at / ARITHMETIC_BLOCK,
                                       .piece = (size_t)direct->grain,
                                       .crcs = direct->crcs[buffer] + at / direct->grain};
     TRY(staging_encode(&client->memory->staging, &job,
-                       &direct->tickets[at / DIRECT_PIECE % DEVICE_JOBS_MAX]));
+                       &direct->tickets[at / direct->piece % DEVICE_JOBS_MAX]));
     direct->asked = end;
     return GRADWEIR_OK;
 }
@@ -86,7 +113,7 @@ static gradweir_status encode_piece(const struct gradweir_client *client, uint32
 static gradweir_status ask_one(const struct gradweir_client *client, uint32_t buffer)
 {
     struct client_direct *direct = client->memory->direct;
-    const uint64_t piece = piece_end(client->model, direct->asked);
+    const uint64_t piece = piece_end(client, direct->asked);
     const bool in_place = direct->codec == ARITHMETIC_F32;
     if (direct->placed == piece)
         return encode_piece(client, buffer, in_place ? NULL : direct->window);
@@ -106,7 +133,7 @@ static gradweir_status ask_ahead(const struct client_encoding *encoding)
     const struct client_direct *direct = client->memory->direct;
     gradweir_status status = GRADWEIR_OK;
     while (status == GRADWEIR_OK && direct->asked < client->model->elements &&
-           direct->asked - encoding->at < DEVICE_JOBS_MAX * DIRECT_PIECE)
+           direct->asked - encoding->at < DEVICE_JOBS_MAX * direct->piece)
         status = ask_one(client, encoding->buffer);
     return status == GRADWEIR_ERR_FULL ? GRADWEIR_OK : status;
 }
@@ -122,13 +149,13 @@ static gradweir_status await_piece(const struct client_encoding *encoding)
         TRY(staging_wait_one(&memory->staging));
         TRY(ask_ahead(encoding));
     }
-    return staging_wait(&memory->staging, direct->tickets[at / DIRECT_PIECE % DEVICE_JOBS_MAX]);
+    return staging_wait(&memory->staging, direct->tickets[at / direct->piece % DEVICE_JOBS_MAX]);
 }
 
 uint64_t client_direct_next(struct client_encoding *encoding)
 {
     const struct client_direct *direct = encoding->client->memory->direct;
-    const uint64_t at = encoding->at, end = piece_end(encoding->client->model, at);
+    const uint64_t at = encoding->at, end = piece_end(encoding->client, at);
     encoding->status = await_piece(encoding);
     if (encoding->status != GRADWEIR_OK)
         return 0;
@@ -158,6 +185,35 @@ static void join_blocks(const struct gradweir_client *client, uint32_t buffer)
     }
 }
 
+/* The servers will see the same, and refuse it. */
+static void judge(struct client_encoding *encoding)
+{
+    const struct gradweir_client *client = encoding->client;
+    const uint32_t largest = client->memory->staging.largest_bits;
+    if (!client->memory->direct->rest)
+        return;
+    encoding->owed = client->model->elements;
+    encoding->refused = !arithmetic_finite(largest) ||
+                        (double)arithmetic_largest(largest) > client->session.magnitude_max;
+}
+
+gradweir_status client_direct_undo(struct client_encoding *encoding)
+{
+    const struct gradweir_client *client = encoding->client;
+    struct client_direct *direct = client->memory->direct;
+    struct staging *staging = &client->memory->staging;
+    gradweir_status status = GRADWEIR_OK;
+    rewind_floats(direct);
+    direct->undoing = true;
+    while (status == GRADWEIR_OK && direct->asked < client->model->elements) {
+        status = ask_one(client, encoding->buffer);
+        if (status == GRADWEIR_ERR_FULL)
+            status = staging_wait_one(staging);
+    }
+    direct->undoing = false;
+    return status == GRADWEIR_OK ? staging_flush(staging) : status;
+}
+
 gradweir_status client_direct_end(struct client_encoding *encoding)
 {
     const struct gradweir_client *client = encoding->client;
@@ -167,6 +223,7 @@ gradweir_status client_direct_end(struct client_encoding *encoding)
     const uint64_t elements = codec_bytes(direct->codec, client->model->elements);
     const uint64_t tail = client->model->moments * sizeof(struct moments);
     join_blocks(client, buffer);
+    judge(encoding);
     if (tail == 0)
         return GRADWEIR_OK;
     TRY(staging_write(staging, client->buffers[buffer] + elements,

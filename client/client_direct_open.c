@@ -38,9 +38,6 @@ static gradweir_status check(const struct gradweir_client *client)
         return fail(GRADWEIR_ERR_UNSUPPORTED, "only pushes go directly, and a reader has none");
     if (client->parts)
         return fail(GRADWEIR_ERR_UNSUPPORTED, "a rank's share is put together by the processor");
-    if (client->rest)
-        return fail(GRADWEIR_ERR_UNSUPPORTED,
-                    "error feedback is the processor's (options.feedback = off)");
     for (size_t i = 0; i < client->tensors_count; i++)
         if (client->model->tensors[i].kind == MODEL_PARAMETER && client->tensors[i].gradient &&
             !client_memory_far(client, i, CLIENT_GRADIENT))
@@ -79,15 +76,21 @@ static bool has_zeros(const struct gradweir_client *client)
     return false;
 }
 
-static size_t piece_bytes(const struct gradweir_client *client)
+static uint64_t piece_size(const struct model *model)
 {
-    const uint64_t elements = client->model->elements;
-    return (size_t)(elements < DIRECT_PIECE ? elements : DIRECT_PIECE) * sizeof(float);
+    const uint64_t blocks = model->elements / DIRECT_PIECES / ARITHMETIC_BLOCK;
+    const uint64_t piece = (blocks ? blocks : 1) * ARITHMETIC_BLOCK;
+    return piece < DIRECT_PIECE_MAX ? piece : DIRECT_PIECE_MAX;
+}
+
+static size_t rest_bytes(const struct gradweir_client *client)
+{
+    return (size_t)client->model->elements * sizeof(float);
 }
 
 static gradweir_status take_all(struct gradweir_client *client, struct client_direct *direct)
 {
-    const size_t piece = piece_bytes(client);
+    const size_t piece = (size_t)direct->piece * sizeof(float);
     void *memory;
     direct->bytes = (size_t)(codec_bytes(direct->codec, client->model->elements) +
                              client->model->moments * sizeof(struct moments));
@@ -98,22 +101,27 @@ static gradweir_status take_all(struct gradweir_client *client, struct client_di
         TRY(take(direct, piece, &memory));
         direct->window = memory;
     }
-    if (has_zeros(client)) {
+    if (has_zeros(client) || client->rest) {
         TRY(take(direct, piece, &memory));
         direct->zeros = memory;
+    }
+    if (client->rest) {
+        TRY(take(direct, rest_bytes(client), &memory));
+        direct->rest = memory;
     }
     return take_bodies(client, direct);
 }
 
 static void give_back(const struct gradweir_client *client, struct client_direct *direct)
 {
-    const size_t piece = piece_bytes(client);
+    const size_t piece = (size_t)direct->piece * sizeof(float);
     for (uint32_t i = 0; i < OUTSTANDING_MAX; i++) {
         direct->device->free(direct->state, direct->bodies[i], direct->bytes);
         free(direct->crcs[i]);
     }
     direct->device->free(direct->state, direct->window, piece);
     direct->device->free(direct->state, direct->zeros, piece);
+    direct->device->free(direct->state, direct->rest, rest_bytes(client));
     free(direct->sums);
     free(direct);
 }
@@ -132,6 +140,7 @@ gradweir_status client_direct_open(struct gradweir_client *client)
     direct->state = memory->state;
     direct->codec = client->session.codec;
     direct->grain = grain;
+    direct->piece = piece_size(client->model);
     const gradweir_status status = take_all(client, direct);
     if (status == GRADWEIR_OK) {
         memory->direct = direct;

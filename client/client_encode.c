@@ -28,7 +28,7 @@ gradweir_status client_encode_begin(struct client_encoding *encoding,
     sums->block_bytes = client->parts ? 0 : codec_bytes(encoding->codec, client->model->block);
     sums->bytes = codec_bytes(encoding->codec, client->model->elements);
     sums->pieces = sums->crcs;
-    encoding->direct = client_direct_begin(encoding);
+    TRY(client_direct_begin(encoding));
     return client->parts || encoding->direct ? GRADWEIR_OK
                                              : client_memory_stream(encoding, &encoding->streams);
 }

@@ -9,6 +9,8 @@
  * undone. */
 #include "client/client_feedback.h"
 
+#include "client/client_direct.h"
+
 #include "common/codec.h"
 
 #include <math.h>
@@ -109,6 +111,10 @@ void client_feedback_undo(struct client_encoding *encoding)
     const float *staged = (const float *)(const void *)client->staged;
     const uint64_t owed = encoding->owed;
     uint64_t begin, end;
+    if (encoding->direct) {
+        encoding->status = client_direct_undo(encoding);
+        return;
+    }
     encoding->status = client_encode_rewind(encoding);
     for (uint64_t at = 0; !client->parts && at < owed; at += ARITHMETIC_BLOCK) {
         const uint64_t n = owed - at < ARITHMETIC_BLOCK ? owed - at : ARITHMETIC_BLOCK;
@@ -137,7 +143,8 @@ void client_feedback_verdict(struct gradweir_client *client, uint32_t buffer, ui
     const bool returns = client->returns[buffer];
     uint64_t begin, end;
     client->returns[buffer] = false;
-    if (!returns || verdict == VERDICT_ADMITTED || verdict == VERDICT_NONE)
+    if (!returns || verdict == VERDICT_ADMITTED || verdict == VERDICT_NONE ||
+        client_direct_give_back(client, buffer))
         return;
     if (!client->parts) {
         give_back(client, buffer, 0, client->model->elements);

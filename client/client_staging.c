@@ -35,6 +35,8 @@ static gradweir_status look(struct staging *staging, bool *any)
     const size_t count = staging->device->poll(staging->state, done, 16);
     for (size_t i = 0; i < count; i++) {
         staging->done++;
+        if (done[i].largest_bits > staging->largest_bits)
+            staging->largest_bits = done[i].largest_bits;
         if (done[i].status != GRADWEIR_OK)
             return break_off(staging, done[i].status);
     }
@@ -125,6 +127,19 @@ gradweir_status staging_encode(struct staging *staging, const struct device_enco
     if (status != GRADWEIR_OK)
         return break_off(staging, status);
     *ticket = ++staging->given;
+    return GRADWEIR_OK;
+}
+
+gradweir_status staging_give_back(struct staging *staging, const struct device_give_back *job)
+{
+    TRY(staging_whole(staging));
+    if (staging->device->in_flight(staging->state) >= DEVICE_JOBS_MAX)
+        return GRADWEIR_ERR_FULL;
+    const gradweir_status status =
+        staging->device->give_back(staging->state, staging->given + 1, job);
+    if (status != GRADWEIR_OK)
+        return break_off(staging, status);
+    staging->given++;
     return GRADWEIR_OK;
 }
 

@@ -41,7 +41,8 @@ struct staging {
     uint8_t *target;                   /* where it goes, pinned; NULL: into the ring */
     uint64_t asked, read, end;         /* bytes of it: copies begun, handed out, all */
     uint64_t put;                      /* bytes put into the ring by staging_write */
-    gradweir_status broken;            /* OK, or why it works no more */
+    uint32_t largest_bits;  /* of the encodings that are done, since somebody set it to 0 */
+    gradweir_status broken; /* OK, or why it works no more */
     char reason[256];
 };
 
@@ -70,10 +71,12 @@ gradweir_status staging_write(struct staging *staging, const void *from, void *t
 gradweir_status staging_flush(struct staging *staging);
 
 /* Other jobs of the same device, in the order given with all copies: an encoding (*ticket: of its
- * end), a copy within the device's memory. ERR_FULL: the device has as many jobs as it takes, and
- * it is nobody's fault. wait: until that ticket's job is done; wait_one: until one more is. */
+ * end), its way back, a copy within the device's memory. ERR_FULL: the device has as many jobs as
+ * it takes, and it is nobody's fault. wait: until that ticket's job is done; wait_one: until one
+ * more is. */
 gradweir_status staging_encode(struct staging *staging, const struct device_encode *job,
                                uint64_t *ticket);
+gradweir_status staging_give_back(struct staging *staging, const struct device_give_back *job);
 gradweir_status staging_copy(struct staging *staging, const void *from, void *to, uint64_t bytes);
 gradweir_status staging_wait(struct staging *staging, uint64_t ticket);
 gradweir_status staging_wait_one(struct staging *staging);

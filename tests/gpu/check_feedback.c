@@ -147,7 +147,7 @@ static double time_encode(double *bytes)
 }
 
 const struct check checks_feedback[] = {
-    {"encode with a rest, undo (times: encode int8)", "bits", run_feedback, time_encode},
-    {"giving back what was refused", "bits", run_give_back, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"encode with a rest, undo (times: encode int8)", "bits", run_feedback, time_encode, 0},
+    {"giving back what was refused", "bits", run_give_back, NULL, 0},
+    {NULL, NULL, NULL, NULL, 0},
 };

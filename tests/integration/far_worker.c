@@ -2,14 +2,14 @@
  * real servers. The table of devices of far_worker (far_table.c) has that one under the name cuda;
  * in gpu_worker it is a GPU (tests/gpu/far_memory_cuda.c).
  *
- *     far_worker ADDRESS far|mixed|host|direct|plain STEPS [COPIES_GOOD]
+ *     far_worker ADDRESS far|mixed|host|direct STEPS [COPIES_GOOD]
  *
  * Pulls, computes a gradient from every bit of the parameters, pushes, STEPS times. Prints one line
  * of JSON: digest, version, memory path, and whether a pull of a box, of everything as bfloat16,
  * and of a copy agree with the parameters. direct: the network knows the device's memory
- * (ucx_far.h), and error feedback is off, as it is with plain, whose arrays are the host's. With
- * COPIES_GOOD the device is lost after so many jobs, and what the failing call said is printed.
- * Ends with 0, or 1 when something failed that should not. test_memory.py compares runs. */
+ * (ucx_far.h). With COPIES_GOOD the device is lost after so many jobs, and what the failing call
+ * said is printed. Ends with 0, or 1 when something failed that should not. test_memory.py compares
+ * runs. */
 #include "tests/integration/ucx_far.h"
 #include "tests/unit/device_far.h"
 
@@ -81,8 +81,7 @@ static gradweir_options options_of(const char *address, const char *place)
     ucx_far_reach = device_far_reach;
     ucx_far_knows = direct;
     options.memory_path = direct ? GRADWEIR_MEMORY_PATH_DIRECT : GRADWEIR_MEMORY_PATH_AUTO;
-    if (direct || strcmp(place, "plain") == 0)
-        options.feedback = GRADWEIR_FEEDBACK_OFF;
+
     options.memory = direct || strcmp(place, "far") == 0 ? GRADWEIR_MEMORY_CUDA
                      : strcmp(place, "mixed") == 0       ? GRADWEIR_MEMORY_AUTO
                                                          : GRADWEIR_MEMORY_HOST;

@@ -29,7 +29,7 @@ class Memory(unittest.TestCase):
             code, told, errors = far_worker(server, place, 7)
             self.assertEqual(code, 0, (told, errors))
             self.assertEqual((told["version"], told["box"], told["rest"], told["unpinned"]), (7, 1, 1, 0))
-            report = {"host": {}, "plain": {}, "direct": {"memory_direct": 1}}.get(place, {"memory_staging": 1})
+            report = {"host": {}, "direct": {"memory_direct": 1}}.get(place, {"memory_staging": 1})
             self.assertEqual(told["status"]["workers"][0]["report"], report)
             self.assertEqual(server.close(), 0)
         return told
@@ -49,9 +49,9 @@ class Memory(unittest.TestCase):
 
     def test_pushes_that_are_made_in_device_memory_train_to_the_bits_of_host_arrays(self):
         for codec, shards in (("float32", 1), ("bfloat16", 2), ("float16", 2), ("int8", 3)):
-            plain = self.trained("plain", codec)
+            host = self.trained("host", codec)
             direct = self.trained("direct", codec, "--shards", str(shards))
-            self.assertEqual(direct["digest"], plain["digest"], codec)
+            self.assertEqual(direct["digest"], host["digest"], codec)
             # Of seven pushes two were accumulated, by the host; the others were made and sent where their floats lie.
             self.assertEqual(direct["encoded"], 5 * 563900)
             bytes_each = {"float32": 4, "int8": 260 / 256}.get(codec, 2)

@@ -8,13 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Odd sizes: a block and a slot are never whole. The third is frozen and has no gradient. */
+/* Odd sizes: a block and a slot are never whole, but the first two are four blocks. The third is
+ * frozen and has no gradient. */
 static const struct {
     const char *name;
     uint64_t rows, columns;
     uint32_t kind;
 } shapes[CLIENT_RIG_TENSORS] = {
-    {"scalar", 0, 0, GRADWEIR_PARAMETER},     {"large", 777, 601, GRADWEIR_PARAMETER},
+    {"scalar", 0, 0, GRADWEIR_PARAMETER},     {"large", 513, 511, GRADWEIR_PARAMETER},
     {"frozen", 70001, 1, GRADWEIR_PARAMETER}, {"counts", 3, 1, GRADWEIR_MOMENTS},
     {"small", 3, 5, GRADWEIR_PARAMETER},      {"middle", 251, 397, GRADWEIR_PARAMETER},
     {"scales", 40003, 1, GRADWEIR_MOMENTS},   {"last", 129, 1, GRADWEIR_PARAMETER}};
@@ -126,7 +127,7 @@ static void new_tensors(struct client_rig *rig, const struct client_rig_wish *wi
         tensor->group = i == FROZEN ? 1 : 0;
         rig->parameter_bytes[i] = rig->gradient_bytes[i] = elements_of(i) * each;
         if (wish->ranks && i == 1) /* columns 100 to 299 */
-            rig->gradient_bytes[i] = 777 * 200 * each;
+            rig->gradient_bytes[i] = 513 * 200 * each;
         tensor->parameters = new_array(rig, 2 * i + 1, wish);
         if (i != FROZEN)
             tensor->gradient = new_array(rig, 2 * i, wish);

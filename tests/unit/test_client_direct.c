@@ -2,11 +2,13 @@
  * processor makes, and nobody but the device's jobs touches the floats. Where that cannot be had,
  * staging is taken and says why, or bind refuses. */
 #include "client/client_direct.h"
+#include "client/client_feedback.h"
 #include "common/checksum.h"
 #include "common/codec.h"
 #include "tests/unit/client_rig.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +23,6 @@ static void twins_make(struct twins *twins, struct client_rig_wish wish)
     wish.place = CLIENT_RIG_FAR;
     wish.known = true;
     wish.path = GRADWEIR_MEMORY_PATH_DIRECT;
-    wish.feedback = GRADWEIR_FEEDBACK_OFF;
     client_rig_make(&twins->far, &wish);
     wish.place = CLIENT_RIG_HOST;
     wish.path = GRADWEIR_MEMORY_PATH_AUTO;
@@ -104,6 +105,106 @@ Test(client_direct, a_push_has_the_bytes_and_numbers_of_one_that_the_processor_m
     }
 }
 
+static void expect_owed(const struct twins *twins, double off)
+{
+    const struct gradweir_client *far = twins->far.client;
+    const size_t n = (size_t)far->model->elements;
+    float *there = malloc(n * sizeof *there);
+    const float *right = (const float *)(const void *)twins->host.client->rest;
+    double worst = 0;
+    cr_assert(there && far->memory->direct->rest && right);
+    cr_assert_eq(staging_flush(&far->memory->staging), GRADWEIR_OK);
+    device_far_get(far->memory->direct->rest, there, n * sizeof *there);
+    for (size_t i = 0; i < n; i++)
+        worst = fmax(worst, fabs((double)there[i] - (double)right[i]));
+    cr_expect(worst <= off, "what is owed is off by %g", worst);
+    free(there);
+}
+
+static void new_gradients(struct twins *twins, uint64_t seed, uint64_t spoiled)
+{
+    client_rig_gradient(&twins->far, seed, spoiled);
+    client_rig_gradient(&twins->host, seed, spoiled);
+}
+
+static void hear(struct twins *twins, uint32_t verdict)
+{
+    client_feedback_verdict(twins->far.client, 0, verdict);
+    client_feedback_verdict(twins->host.client, 0, verdict);
+}
+
+Test(client_direct, what_an_encoding_leaves_out_stays_owed_as_it_does_in_host_memory)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++) { /* bfloat16, float16, int8 */
+        struct twins twins;
+        twins_make(&twins, (struct client_rig_wish){.codec = (enum arithmetic_codec)seed,
+                                                    .feedback = GRADWEIR_FEEDBACK_ON,
+                                                    .seed = seed});
+        for (uint64_t push = 0; push < 3; push++) {
+            new_gradients(&twins, seed * 10 + push, UINT64_MAX);
+            push_both(&twins, CLIENT_GRADIENT, 100000);
+            expect_owed(&twins, 0);
+        }
+        cr_expect(twins.far.client->returns[0]);
+        hear(&twins, VERDICT_STALE);
+        expect_owed(&twins, 0);
+        new_gradients(&twins, 77, UINT64_MAX);
+        push_both(&twins, CLIENT_GRADIENT, 100000);
+        hear(&twins, VERDICT_ADMITTED);
+        expect_owed(&twins, 0);
+        twins_free(&twins);
+    }
+}
+
+/* Gradients from there, and accumulated ones from here: what one leaves owed the next takes along.
+ */
+Test(client_direct, what_is_owed_comes_to_where_the_next_push_is_made)
+{
+    struct twins twins;
+    twins_make(&twins, (struct client_rig_wish){.codec = ARITHMETIC_INT8, .seed = 6});
+    for (uint64_t push = 0; push < 7; push++) {
+        const bool gathers = push % 3 == 1;
+        new_gradients(&twins, 100 + push, UINT64_MAX);
+        if (gathers) {
+            cr_assert_eq(gradweir_accumulate(twins.far.client, 3), GRADWEIR_OK);
+            cr_assert_eq(gradweir_accumulate(twins.host.client, 3), GRADWEIR_OK);
+        }
+        push_both(&twins, gathers ? CLIENT_ACCUMULATED : CLIENT_GRADIENT, 100000);
+        twins.far.client->gathered_samples = twins.host.client->gathered_samples = 0;
+        hear(&twins, push > 3 ? VERDICT_QUEUE_FULL : VERDICT_ADMITTED);
+    }
+    expect_owed(&twins, 0);
+    twins_free(&twins);
+}
+
+/* The processor stops taking it along where it sees it, the GPU at the end: both undo what they
+ * took, to within rounding. */
+Test(client_direct, a_push_that_is_not_finite_or_too_large_leaves_nothing_owed_behind)
+{
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct twins twins;
+        struct client_encoding encoding;
+        twins_make(&twins,
+                   (struct client_rig_wish){.codec = seed % 2 ? ARITHMETIC_INT8 : ARITHMETIC_BF16,
+                                            .feedback = GRADWEIR_FEEDBACK_ON,
+                                            .seed = seed});
+        push_both(&twins, CLIENT_GRADIENT, 100000);
+        if (seed > 2)
+            twins.far.client->session.magnitude_max = 0.25;
+        new_gradients(&twins, seed, seed > 2 ? UINT64_MAX : seed * 60000);
+        encode(&twins.far, CLIENT_GRADIENT, 100000, &encoding);
+        cr_expect(encoding.refused && !twins.far.client->returns[0]);
+        expect_owed(&twins, 1e-6);
+        client_feedback_verdict(twins.far.client, 0, VERDICT_NOT_FINITE);
+        expect_owed(&twins, 1e-6);
+        twins.far.client->session.magnitude_max = 1e30;
+        client_rig_gradient(&twins.far, seed + 50, UINT64_MAX);
+        encode(&twins.far, CLIENT_GRADIENT, 100000, &encoding);
+        cr_expect(!encoding.refused && twins.far.client->returns[0], "the next one is good");
+        twins_free(&twins);
+    }
+}
+
 Test(client_direct, what_was_accumulated_goes_by_staging)
 {
     struct twins twins;
@@ -152,9 +253,6 @@ Test(client_direct, what_does_not_go_directly_is_refused_by_name_or_staged_and_s
     expect_refused((struct client_rig_wish){.place = CLIENT_RIG_FAR}, "knows host memory only");
     expect_refused((struct client_rig_wish){.place = CLIENT_RIG_MIXED, .known = true},
                    "its gradients lie where the processor reads them");
-    expect_refused(
-        (struct client_rig_wish){.place = CLIENT_RIG_FAR, .known = true, .codec = ARITHMETIC_INT8},
-        "options.feedback = off");
     expect_refused((struct client_rig_wish){.place = CLIENT_RIG_FAR, .known = true, .ranks = 2},
                    "a rank's share");
 }

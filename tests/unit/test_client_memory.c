@@ -95,8 +95,8 @@ Test(client_memory, what_is_refused_leaves_the_rest_that_it_leaves_from_host_mem
         twins_make(&twins, (struct client_rig_wish){
                                .place = CLIENT_RIG_FAR, .codec = ARITHMETIC_INT8, .seed = seed});
         push_both(&twins, CLIENT_GRADIENT, 100000, "first");
-        client_rig_gradient(&twins.far, seed, seed * 150000);
-        client_rig_gradient(&twins.host, seed, seed * 150000);
+        client_rig_gradient(&twins.far, seed, seed * 80000);
+        client_rig_gradient(&twins.host, seed, seed * 80000);
         push_both(&twins, CLIENT_GRADIENT, 100000, "not finite");
         client_rig_gradient(&twins.far, seed + 9, UINT64_MAX);
         client_rig_gradient(&twins.host, seed + 9, UINT64_MAX);

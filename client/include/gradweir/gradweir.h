@@ -115,13 +115,13 @@ enum gradweir_memory {
 /* How floats get from GPU memory to the network and back. STAGING: through a ring of pinned memory
  * of the host, `staging_bytes` in all, copied in pieces while the piece before is encoded and sent.
  * DIRECT: a push is encoded, measured and summed on the GPU into a send buffer in its memory
- * (`outstanding` of them, and 4 MiB), which the network takes as it is; the processor touches none
- * of it. That wants a UCX that knows CUDA memory, gradients of all parameters in GPU memory, no
- * error feedback and no ranks: else bind fails with ERR_UNSUPPORTED (or ERR_NO_MEMORY, of the
- * GPU's) and says what is missing. First parameters, accumulated gradients and pulls go by the ring
- * all the same. AUTO: direct where it can be had, else staging, and why. Which of them it is:
- * gradweir_describe, gradweir_status_json ("this_client"), the operator's page (workers[].report),
- * a line of the log. */
+ * (`outstanding` of them, 8 MiB, and 4 bytes x elements with error feedback), which the network
+ * takes as it is; the processor touches none of it. That wants a UCX that knows CUDA memory,
+ * gradients of all parameters in GPU memory, and no ranks: else bind fails with ERR_UNSUPPORTED (or
+ * ERR_NO_MEMORY, of the GPU's) and says what is missing. First parameters, accumulated gradients
+ * and pulls go by the ring all the same. AUTO: direct where it can be had, else staging, and why.
+ * Which of them it is: gradweir_describe, gradweir_status_json ("this_client"), the operator's page
+ * (workers[].report), a line of the log. */
 enum gradweir_memory_path {
     GRADWEIR_MEMORY_PATH_AUTO = 0,
     GRADWEIR_MEMORY_PATH_STAGING = 1,
