@@ -79,6 +79,21 @@ static void depart(struct ledger *ledger, struct ledger_worker *worker)
     memset(worker->verdicts, 0, sizeof worker->verdicts);
 }
 
+static bool fences(const struct ledger_worker *known, const uint8_t nonce[16])
+{
+    for (uint32_t i = 0; i < known->fenced_count && i < LEDGER_FENCED; i++)
+        if (memcmp(known->fenced[i], nonce, sizeof known->fenced[i]) == 0)
+            return true;
+    return false;
+}
+
+static void fence_off(struct ledger_worker *worker)
+{
+    memcpy(worker->fenced[worker->fenced_count++ % LEDGER_FENCED], worker->nonce,
+           sizeof worker->nonce);
+}
+
+/* Whoever was away beyond its lease may come back, but not once another has had its name. */
 static void fold_join(struct ledger *ledger, const struct record_join *join)
 {
     struct ledger_worker *worker = &ledger->workers[join->worker];
@@ -86,6 +101,9 @@ static void fold_join(struct ledger *ledger, const struct record_join *join)
         ledger->workers_count++;
     else if (strcmp(worker->identity, join->identity) != 0)
         depart(ledger, worker);
+    else if (memcmp(worker->nonce, join->nonce, sizeof worker->nonce) != 0 &&
+             !fences(worker, worker->nonce))
+        fence_off(worker);
     worker->state = WORKER_LIVE;
     worker->role = join->role;
     worker->incarnation = join->incarnation;
@@ -103,8 +121,7 @@ static void fold_leave(struct ledger *ledger, const struct record_leave *leave)
     struct ledger_worker *worker = &ledger->workers[leave->worker];
     worker->state = WORKER_LEFT;
     if (leave->cause == LEAVE_REPLACED)
-        memcpy(worker->fenced[worker->fenced_count++ % LEDGER_FENCED], worker->nonce,
-               sizeof worker->nonce);
+        fence_off(worker);
     lower_stride(ledger);
 }
 
@@ -244,14 +261,6 @@ uint32_t ledger_find(const struct ledger *ledger, const char *identity)
             strcmp(ledger->workers[i].identity, identity) == 0)
             return i;
     return WORKERS_MAX;
-}
-
-static bool fences(const struct ledger_worker *known, const uint8_t nonce[16])
-{
-    for (uint32_t i = 0; i < known->fenced_count && i < LEDGER_FENCED; i++)
-        if (memcmp(known->fenced[i], nonce, sizeof known->fenced[i]) == 0)
-            return true;
-    return false;
 }
 
 bool ledger_fenced(const struct ledger *ledger, const uint8_t nonce[16])

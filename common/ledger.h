@@ -18,7 +18,7 @@ enum {
 }; /* per worker; outstanding_max is at most half of it, so no answer that can still be
       asked for is ever forgotten */
 enum { OUTSTANDING_MAX = LEDGER_RECEIPTS / 2 };
-enum { LEDGER_FENCED = 4 }; /* replaced nonces that a worker's number remembers */
+enum { LEDGER_FENCED = 4 }; /* nonces to stay out that a worker's number remembers */
 
 /* What an optimizer needs beyond law_settings; decided once, travels in the MAP record's settings
  * too. */
@@ -48,8 +48,8 @@ struct ledger_worker {
     uint8_t nonce[16];
     char identity[64];
     uint32_t outstanding_max;
-    uint8_t fenced[LEDGER_FENCED][16]; /* nonces that were replaced: they stay out, under every
-                                          coordinator */
+    uint8_t fenced[LEDGER_FENCED][16]; /* nonces that were replaced, or whose name another has
+                                          had since: they stay out, under every coordinator */
     uint32_t fenced_count;             /* ever; the newest are kept */
     uint64_t last_sequence;            /* newest with a verdict; the next one judged is + 1 */
     uint64_t verdicts[VERDICTS];       /* of its identity */

@@ -100,7 +100,8 @@ static gradweir_status turn_control(struct shard_loop *loop, bool *any)
     struct control_event *event;
     while ((event = control_poll(loop->control))) {
         *any = true;
-        loop->linked = event->kind != CONTROL_LOST;
+        if (event->kind != CONTROL_MESSAGE) /* which may come behind the loss of its connection */
+            loop->linked = event->kind == CONTROL_UP;
         if (event->kind == CONTROL_MESSAGE)
             TRY(message_arrived(loop, &event->message));
         else if (event->kind == CONTROL_UP)

@@ -171,6 +171,8 @@ class Worker:
 class Server:
     def __init__(self, *arguments, listen="127.0.0.1:0", program="gradweir-server", environment=None):
         supervised = "--supervise" in arguments
+        if "--lease" not in arguments:  # whoever stands still for a few seconds on a busy machine is not gone
+            arguments += ("--lease", "60s")
         self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if supervised else None)
         if supervised and "--arena_dir" not in arguments:
             arguments += ("--arena_dir", self.folder.name)  # else what one test leaves, the next goes on in

@@ -173,7 +173,7 @@ def run(options, folder):
     roles = options.roles.split(",")
     recording = os.path.join(folder, "recording")
     arguments = ["--shards", str(SHARDS), "--window", "3", "--record", recording, "--record-bytes-max", "16GiB", "--optimizer", "adam",
-                 *options.settings.split()]
+                 "--lease", "2s", *options.settings.split()]
     if any(not role.startswith("worker") for role in roles):
         arguments += ["--supervise", "on"]
     with library.Server(*arguments, program=options.program) as server:

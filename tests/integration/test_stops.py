@@ -38,8 +38,9 @@ class Pushers:
         test.addCleanup(self.folder.cleanup)
         self.processes = {}
         for name in names:
-            self.processes[name] = subprocess.Popen([sys.executable, os.path.join(HERE, "kill_worker.py"), address, name,
-                                                     self.notes(name), self.path("stop")])
+            with open(self.path(name + ".err"), "w") as errors:
+                self.processes[name] = subprocess.Popen([sys.executable, os.path.join(HERE, "kill_worker.py"), address, name,
+                                                         self.notes(name), self.path("stop")], stderr=errors)
             test.addCleanup(self.end, self.processes[name])
 
     @staticmethod
@@ -123,6 +124,35 @@ class Stops(unittest.TestCase):
             pushers.processes["stopped"].send_signal(signal.SIGCONT)
             pushers.go_on("stopped")
         pushers.finish(self.recording)
+
+    def test_a_worker_that_comes_back_after_another_had_its_name_stays_out(self):
+        """As a machine that is restored: it stands still while a second process has its name, and while the coordinator is
+        another one. What it had under way has its end by then; nothing of it is merged later."""
+        self.start("--lease", "1s", "--heartbeat", "200ms", "--push_patience", "500ms", "--supervise", "on")
+        pushers = Pushers(self, self.server.address, "same")
+        pushers.go_on("same")
+        stop(pushers.processes["same"])
+        library.until(lambda: "worker same is gone: its lease is over" in self.server.lines())
+        second = library.Worker(self.server.address, "same", sizes=(("body", 5000), ("head", 300)), progress=1).bind().offer()
+        self.addCleanup(second.close)
+        for turn in range(4):
+            second.pull()
+            self.assertEqual(second.push().verdict, 1)
+            if turn == 1:
+                os.kill(int(re.findall(r"coordinator runs as process (\d+)", self.server.lines())[-1]), signal.SIGKILL)
+        before = json.loads(second.status())
+        pushers.processes["same"].send_signal(signal.SIGCONT)
+        self.assertEqual(pushers.processes["same"].wait(library.HANG_S), 1)
+        with open(pushers.path("same.err")) as errors:
+            self.assertRegex(errors.read(), "Failed: -6: .*another process has joined under this identity")
+        after = json.loads(second.status())
+        for page in (before, after):
+            known, = (worker for worker in page["workers"] if worker["identity"] == "same")
+            self.assertEqual((known["incarnation"], known["state"]), (2, "live"))
+            self.assertEqual(known["last_sequence"], before["workers"][known["worker"]]["last_sequence"])
+        self.assertEqual((after["pushes"], after["verdicts"]), (before["pushes"], before["verdicts"]))
+        second.pull()
+        self.assertEqual(second.push().verdict, 1, "the second one is not fenced")
 
     def crawl(self, pid, ended):
         """A process that runs a tenth of the time."""

@@ -160,7 +160,7 @@ class OwnServer(unittest.TestCase):
             with Trainer("--workers", "2", "--json", path, "--progress", "--patience", "3600", *LONG) as run:
                 family = run.family(3)
                 library.until(lambda: re.search(r" admitted [1-9]", run.lines()))
-                server = [pid for pid in family if words_of(pid).startswith("gradweir-server")]
+                server = library.until(lambda: [pid for pid in family if words_of(pid).startswith("gradweir-server")])
                 begin = time.monotonic()
                 os.kill(server[0], signal.SIGKILL)
                 self.assertEqual(run.process.wait(library.HANG_S), 2)
@@ -180,7 +180,7 @@ class OwnServer(unittest.TestCase):
             with Trainer("--workers", "2", "--json", path, "--pace", "5", "--until", "1e9", "--max-steps", "20000",
                          "--evaluate", "1") as run:
                 family = run.family(3)
-                last, = (pid for pid in family if "--worker 2 " in words_of(pid))
+                last = library.until(lambda: next((pid for pid in family if "--worker 2 " in words_of(pid)), 0))
                 os.kill(last, signal.SIGSTOP)
                 self.assertEqual(run.process.wait(2 * library.HANG_S), 1)
                 self.assertRegex(run.lines(), r"worker-1 did not end when it was told to .*: killed")

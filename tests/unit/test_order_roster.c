@@ -319,6 +319,29 @@ Test(order_roster, numbers_of_those_who_left_are_given_again_and_late_words_of_t
     bench_end(&b);
 }
 
+/* As a machine that is restored: its lease is over, and another process has had the name. */
+Test(order_roster, who_was_away_stays_out_once_another_has_had_its_name)
+{
+    bench_init(&b);
+    bench_start(&b, true);
+    for (uint8_t others = 0; others < 2; others++) {
+        bench_join_as(&b, 102, 'b', (uint8_t)(2 + 10 * others));
+        bench_log(&b);
+        cr_assert_not_null(bench_sent(&b, 102, MESSAGE_JOINED, 0));
+        bench_event(&b, ORDER_LOST, 102);
+        bench_tick(&b, b.options.lease_ns);
+        bench_log(&b);
+        cr_assert_eq(bench_record(&b, RECORD_LEAVE)->leave.cause, LEAVE_LEASE);
+    }
+    bench_join_as(&b, 103, 'b', 2);
+    const struct message *denied = bench_sent(&b, 103, MESSAGE_DENIED, 0);
+    cr_assert(denied && denied->denied.status == GRADWEIR_ERR_FENCED);
+    bench_join_as(&b, 104, 'b', 12); /* the last one may come back */
+    bench_log(&b);
+    cr_assert_not_null(bench_sent(&b, 104, MESSAGE_JOINED, 0));
+    bench_end(&b);
+}
+
 Test(order_roster, who_was_replaced_stays_out_when_its_number_is_anothers)
 {
     bench_init(&b);
