@@ -34,8 +34,8 @@ static int wake_fd = -1;
 
 static void on_signal(int number)
 {
-    /* A terminal that closes may say so twice. */
-    if (atomic_exchange(&drain_asked, true) && number != SIGHUP)
+    /* A terminal that closes may say so twice, and a supervisor again and again. */
+    if (atomic_exchange(&drain_asked, true) && number != SIGHUP && number != SIGUSR1)
         atomic_store(&stop_asked, true);
     const uint64_t one = 1;
     const ssize_t written = write(wake_fd, &one, sizeof one);
@@ -50,6 +50,7 @@ static gradweir_status catch_signals(void)
     struct sigaction action = {.sa_handler = on_signal}, before;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL); /* the terminal is gone; ignored: nohup */
     signal(SIGPIPE, SIG_IGN);

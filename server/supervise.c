@@ -148,11 +148,8 @@ static void end_all(struct supervisor *parent, gradweir_status status, const cha
     parent->ending_ns = clock_now_ns();
     parent->status = status;
     snprintf(parent->reason, sizeof parent->reason, "%s", why);
-    if (status == GRADWEIR_OK) {
-        /* Who was not in yet. A hangup may come twice; nohup ignores it. */
-        send_signal(parent, sigismember(&parent->waited, SIGHUP) ? SIGHUP : SIGTERM, false);
-        return;
-    }
+    if (status == GRADWEIR_OK)
+        return; /* the shards have been told to stop, or are by watch() */
     /* At once: a coordinator that drains would tell the others that the job has ended in order, and
      * they would give up their memory. */
     send_signal(parent, SIGKILL, false);
@@ -283,7 +280,9 @@ static void start_due(struct supervisor *parent, uint64_t *until_ns)
 static gradweir_status watch(struct supervisor *parent)
 {
     while (!parent->ending || any_lives(parent)) {
-        uint64_t until_ns = clock_now_ns() + CLOCK_SECOND;
+        uint64_t until_ns = clock_now_ns() + (parent->ending ? CLOCK_SECOND / 20 : CLOCK_SECOND);
+        if (parent->ending && parent->status == GRADWEIR_OK) /* who was not in when STOP was said */
+            send_signal(parent, SIGUSR1, false);
         if (parent->fenced && (parent->signals > 0 || !any_lives(parent))) {
             end_all(parent, GRADWEIR_OK, ""); /* nobody else tells the shards */
             send_signal(parent, SIGTERM, false);
