@@ -220,6 +220,7 @@ static void average(const struct arithmetic_plan *plan, const struct arithmetic_
         for (size_t i = 0; i < n; i++)
             sum[i] = sum[i] * plan->scale;
     }
+    stream_end();
 }
 
 #endif

@@ -249,17 +249,19 @@ static void step_chunk(const struct span *s, float ratio)
         loop_of(s, false);
 }
 
-/* Elements between stores past the cache: few, so that the processor still has loads of the next
- * ones under way meanwhile; but enough of them that cutting costs nothing. With a whole CHUNK,
- * loads and stores take turns at the memory, which costs half as much again. */
-#define STREAM_CHUNK 256
+/* Elements of one pass over the sources, and of one past the states and parameters behind it: few,
+ * so that the processor has loads of the next pass under way while it is still at this one, and
+ * loads of the next elements while it stores past the cache; but enough of them that cutting costs
+ * nothing. With a whole CHUNK passes take turns at the memory, which costs half as much again. */
+#define STRIP       512
+#define STRIP_SHORT 256 /* where sources are summed first, or there is no state */
 
 static void stream_chunk(const struct span *s, float ratio)
 {
-    _Alignas(64) float room[STREAM_CHUNK];
-    for (size_t i = 0; i < s->n; i += STREAM_CHUNK) {
+    _Alignas(64) float room[STRIP];
+    for (size_t i = 0; i < s->n; i += STRIP) {
         struct span some = *s;
-        some.n = s->n - i < STREAM_CHUNK ? s->n - i : STREAM_CHUNK;
+        some.n = s->n - i < STRIP ? s->n - i : STRIP;
         some.x = s->x + i;
         some.theta = s->theta + i;
         some.theta_next = room;
@@ -270,6 +272,22 @@ static void stream_chunk(const struct span *s, float ratio)
         step_chunk(&some, ratio);
         stream(s->theta_next + i, room, some.n);
     }
+}
+
+/* Elements from `at` on that are stepped together. Of more sources than are read in one pass, the
+ * sum must not be read and written too often, and a stripe that turns reads a run of each, which
+ * should be long. */
+static size_t strip_at(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
+                       size_t at)
+{
+    size_t rest;
+    const bool many = plan->entries_n > TOGETHER;
+    if (work->average != NULL || plan->entries_n == 1)
+        return work->state[0] != NULL ? STRIP : STRIP_SHORT;
+    if (plan->stacks.window == 0)
+        return many ? CHUNK : STRIP_SHORT;
+    const bool turns = age_at(plan, &work->sources, at, &rest) < plan->stacks.fresh;
+    return many && turns && rest > STRIP_SHORT && rest <= CHUNK ? rest : STRIP_SHORT;
 }
 
 static void step(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
@@ -285,9 +303,10 @@ static void step(const struct arithmetic_plan *plan, const struct arithmetic_wor
         const struct arithmetic_range *range = &work->ranges[r];
         const float ratio = plan->phase == ARITHMETIC_APPLY ? work->ratios[range->tensor] : 1.0f;
         const size_t stop = range->end < end ? (size_t)range->end : end;
-        for (; at < stop; at += stop - at < CHUNK ? stop - at : CHUNK) {
+        for (size_t n; at < stop; at += n) {
             struct span s = span_at(plan, work, range, at);
-            s.n = stop - at < CHUNK ? stop - at : CHUNK;
+            n = strip_at(plan, work, at);
+            n = s.n = stop - at < n ? stop - at : n;
             s.x = g;
             if (!s.group->frozen)
                 read_chunk(&s, work, at, g);
@@ -297,7 +316,7 @@ static void step(const struct arithmetic_plan *plan, const struct arithmetic_wor
                 step_chunk(&s, ratio);
         }
     }
-    if (streams)
+    if (streams || plan->stacks.window > 0)
         stream_end();
 }
 

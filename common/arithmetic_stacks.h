@@ -19,6 +19,8 @@
  * from step to step, so a front is multiplied at use (ages[].weight) and the back as it goes on
  * (rescale).
  *
+ * Fronts are stored past the caches: whoever calls ends that (stream_end) once, behind all.
+ *
  * Error beside the exact average: each term passes through at most W additions and as many
  * products, each rounded once: 2 (W + 2) × 2^-24 × Σ |w g| at worst, about its root as a rule. */
 #ifndef GRADWEIR_COMMON_ARITHMETIC_STACKS_H
@@ -119,7 +121,6 @@ static void stripe_turn(const struct stripe *s)
             turn_one(s, k, s->sum);
         turn_keep(s, k, s->sum);
     }
-    stream_end();
 }
 
 /* The new entries into the back, which begins with them when the stripe turned a step ago. */
@@ -202,19 +203,27 @@ static void stripe_slide(const struct stripe *s, const struct arithmetic_age *ag
         add_term(s->plan->entries[k].weight, stripe_source(s, k, room), s->n, sum, NULL);
 }
 
+/* How many positions ago the stripe of element `at` turned, and how much of it is left there. */
+static uint64_t age_at(const struct arithmetic_plan *plan, const struct arithmetic_sources *sources,
+                       size_t at, size_t *rest)
+{
+    const uint64_t window = plan->stacks.window, stripe = sources->stripe;
+    const uint64_t element = sources->first + at;
+    *rest = (size_t)(stripe - element % stripe);
+    return (plan->stacks.position % window + window - element / stripe % window) % window;
+}
+
 /* sum[i] = the average of element at + i, not scaled yet. */
 static void stacks_chunk(const struct arithmetic_plan *plan,
                          const struct arithmetic_sources *sources, size_t at, size_t n, float *sum)
 {
     const struct arithmetic_stacks *stacks = &plan->stacks;
-    const uint64_t window = stacks->window, stripe = sources->stripe;
     struct stripe s = {.plan = plan, .sources = sources, .at = at, .sum = sum};
     s.first = stacks->position - plan->entries_n;
     for (const size_t end = at + n; s.at < end; s.at += s.n, s.sum += s.n) {
-        const uint64_t element = sources->first + s.at, rest = stripe - element % stripe;
-        const uint64_t age =
-            (stacks->position % window + window - element / stripe % window) % window;
-        s.n = end - s.at < rest ? end - s.at : (size_t)rest;
+        size_t rest;
+        const uint64_t age = age_at(plan, sources, s.at, &rest);
+        s.n = end - s.at < rest ? end - s.at : rest;
         if (age < stacks->fresh)
             stripe_turn(&s);
         else if (stacks->ages[age].behind > 0)
