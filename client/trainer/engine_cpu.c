@@ -46,7 +46,7 @@ static bool allocate_batch(struct engine_state *state)
     state->observations = floats(n * shape->observation_dim, &whole);
     state->actions = floats(n * dim, &whole);
     state->columns = floats(n * 5, &whole);
-    state->result = (struct loss_result){
+    state->result.arrays = (struct loss_arrays){
         .d_head = floats(n * dim, &whole),
         .d_value = floats(n, &whole),
         .d_log_std = floats(dim, &whole),
@@ -84,7 +84,7 @@ static void close_state(struct engine_state *state)
 {
     if (state == NULL)
         return;
-    struct loss_result *r = &state->result;
+    const struct loss_arrays *r = &state->result.arrays;
     void *all[] = {state->advantages, state->targets, state->log_proximal,
                    state->log_ratios, state->columns, state->observations,
                    state->actions,    r->d_head,      r->d_value,
@@ -277,9 +277,9 @@ static gradweir_status compute_gradient(struct engine_state *state,
         .parameters = state->parameters,
         .observations = state->observations,
         .batch = minibatch->n,
-        .d_head = r->d_head,
-        .d_value = r->d_value,
-        .d_log_std = r->d_log_std,
+        .d_head = r->arrays.d_head,
+        .d_value = r->arrays.d_value,
+        .d_log_std = r->arrays.d_log_std,
     };
     network_forward(network, state->parameters, state->observations, minibatch->n, &state->room);
     loss_compute(minibatch->loss, &batch, r);

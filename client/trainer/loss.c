@@ -32,20 +32,6 @@ static double explained_variance(const struct loss_batch *batch)
     return element_explained_variance(targets.m2, m2);
 }
 
-static struct loss_arrays arrays_of(const struct loss_result *result)
-{
-    return (struct loss_arrays){
-        .d_head = result->d_head,
-        .d_value = result->d_value,
-        .d_log_std = result->d_log_std,
-        .log_new = result->log_new,
-        .entropy = result->entropy,
-        .ratio = result->ratio,
-        .advantage = result->advantage,
-        .weight = result->weight,
-    };
-}
-
 void loss_tell(const struct loss_settings *settings, const struct loss_sums *sums, size_t n,
                struct loss_result *result)
 {
@@ -63,15 +49,15 @@ void loss_tell(const struct loss_settings *settings, const struct loss_sums *sum
 void loss_compute(const struct loss_settings *settings, const struct loss_batch *batch,
                   struct loss_result *result)
 {
-    const struct loss_arrays arrays = arrays_of(result);
+    const struct loss_arrays *arrays = &result->arrays;
     struct loss_sums sums = {0};
-    use_advantages(settings, batch, result->advantage);
+    use_advantages(settings, batch, arrays->advantage);
     for (size_t j = 0; settings->gaussian && j < settings->action_dim; j++)
-        result->d_log_std[j] = 0;
+        arrays->d_log_std[j] = 0;
     for (size_t i = 0; i < batch->n; i++) {
-        const struct policy_slope slope = element_loss_sample(settings, batch, i, &arrays, &sums);
+        const struct policy_slope slope = element_loss_sample(settings, batch, i, arrays, &sums);
         for (size_t j = 0; settings->gaussian && j < settings->action_dim; j++)
-            result->d_log_std[j] += element_log_std_slope(settings, batch, i, j, &slope);
+            arrays->d_log_std[j] += element_log_std_slope(settings, batch, i, j, &slope);
     }
     loss_tell(settings, &sums, batch->n, result);
     result->explained_variance = explained_variance(batch);

@@ -7,16 +7,8 @@
 
 enum { LOSS_ACTION_MAX = 64 };
 
-/* Arrays are the caller's. */
 struct loss_result {
-    float *d_head;    /* [n, action_dim] */
-    float *d_value;   /* [n] */
-    float *d_log_std; /* [action_dim]; written only if gaussian */
-    float *log_new;   /* [n] log-probability of the actions now */
-    float *entropy;   /* [n] */
-    float *ratio;     /* [n] */
-    float *advantage; /* [n] as used */
-    float *weight;    /* [n] behaviour weight, 1 unless decoupled */
+    struct loss_arrays arrays; /* the caller's */
 
     double loss;
     double policy_loss;

@@ -21,6 +21,9 @@ for package in "$folder"/packages/*.deb; do
     dpkg-deb -x "$package" "$folder"
 done
 rm -r "$folder/packages"
+# Some still put their library into /lib, which is /usr/lib on a machine.
+cp -a "$folder"/lib/. "$folder"/usr/lib/
+rm -r "$folder"/lib
 # What no build reads.
 rm -rf "$folder"/usr/share/{doc,man,bug,lintian,locale,info,gdb,perftest} "$folder"/usr/sbin "$folder"/etc
 find "$folder" \( -name '*.a' -o -name '*.hpp' \) -delete

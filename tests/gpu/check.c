@@ -78,6 +78,23 @@ struct array floats_uniform(struct random *random, size_t n, float least, float 
     return array;
 }
 
+struct array floats_drawn(struct random *random, size_t n, bool positive)
+{
+    struct array array = floats_new(random, n);
+    (positive ? fill_positive : fill_floats)(random, here(&array), n);
+    array_send(&array);
+    return array;
+}
+
+struct array flags_new(struct random *random, size_t n, uint64_t rare)
+{
+    struct array array = array_new(n, random_below(random, 4));
+    for (size_t i = 0; i < n; i++)
+        array.host[i] = random_below(random, rare) == 0;
+    array_send(&array);
+    return array;
+}
+
 void fill_floats(struct random *random, float *to, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -33,6 +33,10 @@ float *there(const struct array *array);
 /* n floats, on both sides, off alignment by chance. */
 struct array floats_new(struct random *random, size_t n); /* poison */
 struct array floats_uniform(struct random *random, size_t n, float least, float most);
+struct array floats_drawn(struct random *random, size_t n, bool positive); /* by fill_* below */
+
+/* n bytes on both sides: one in `rare` is 1, the others 0. */
+struct array flags_new(struct random *random, size_t n, uint64_t rare);
 
 /* Numbers for arrays. */
 void fill_floats(struct random *random, float *to,

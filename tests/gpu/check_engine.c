@@ -105,22 +105,13 @@ static void run_look_back(struct random *random)
         array_end(all[k]);
 }
 
-static struct array ends_new(struct random *random, size_t n)
-{
-    struct array ends = array_new(n, random_below(random, 4));
-    for (size_t i = 0; i < n; i++)
-        ends.host[i] = random_below(random, 6) == 0;
-    array_send(&ends);
-    return ends;
-}
-
 static void run_link(struct random *random)
 {
     const size_t steps = 1 + random_below(random, 40), wide = 1 + random_below(random, 90);
     const size_t n = steps * wide;
     struct array values = floats_uniform(random, n + wide, -2, 2),
-                 next = floats_uniform(random, n, 5, 6), terminated = ends_new(random, n),
-                 truncated = ends_new(random, n);
+                 next = floats_uniform(random, n, 5, 6), terminated = flags_new(random, n, 6),
+                 truncated = flags_new(random, n, 6);
     const struct gpu_link_work work = {.steps = steps,
                                        .environments = wide,
                                        .terminated = terminated.device,

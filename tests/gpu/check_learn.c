@@ -19,15 +19,6 @@ struct rollout {
     size_t steps, environments;
 };
 
-static struct array flags_new(struct random *random, size_t n)
-{
-    struct array array = array_new(n, random_below(random, 4));
-    for (size_t i = 0; i < n; i++)
-        array.host[i] = random_below(random, 20) == 0;
-    array_send(&array);
-    return array;
-}
-
 static void rollout_open(struct rollout *r, struct random *random, size_t steps,
                          size_t environments)
 {
@@ -38,8 +29,8 @@ static void rollout_open(struct rollout *r, struct random *random, size_t steps,
     r->values = floats_uniform(random, n, -2, 2);
     r->next_values = floats_uniform(random, n, -2, 2);
     r->log_ratios = floats_uniform(random, n, -1, 1);
-    r->terminated = flags_new(random, n);
-    r->truncated = flags_new(random, n);
+    r->terminated = flags_new(random, n, 20);
+    r->truncated = flags_new(random, n, 20);
     r->advantages = floats_new(random, n);
     r->targets = floats_new(random, n);
 }
@@ -214,17 +205,23 @@ static void losses_close(struct losses *l)
     array_end(&l->statistics_scratch);
 }
 
+static struct loss_arrays arrays_of(const struct losses *l, bool device)
+{
+    float *(*const side)(const struct array *) = device ? there : here;
+    return (struct loss_arrays){.d_head = side(&l->out[0]),
+                                .d_value = side(&l->out[1]),
+                                .d_log_std = side(&l->out[2]),
+                                .log_new = side(&l->out[3]),
+                                .entropy = side(&l->out[4]),
+                                .ratio = side(&l->out[5]),
+                                .advantage = side(&l->out[6]),
+                                .weight = side(&l->out[7])};
+}
+
 static struct gpu_loss_work loss_work_of(const struct losses *l)
 {
     return (struct gpu_loss_work){.batch = batch_of(l, true),
-                                  .arrays = {.d_head = there(&l->out[0]),
-                                             .d_value = there(&l->out[1]),
-                                             .d_log_std = there(&l->out[2]),
-                                             .log_new = there(&l->out[3]),
-                                             .entropy = there(&l->out[4]),
-                                             .ratio = there(&l->out[5]),
-                                             .advantage = there(&l->out[6]),
-                                             .weight = there(&l->out[7])},
+                                  .arrays = arrays_of(l, true),
                                   .centre = (struct loss_centre *)(void *)l->centre.device,
                                   .scratch = l->scratch.device,
                                   .sums = (struct loss_sums *)(void *)l->sums.device};
@@ -274,14 +271,7 @@ static void run_loss(struct random *random)
     draw_settings(&l.settings, random);
     losses_open(&l, random, 2 + random_below(random, 5000));
     const struct loss_batch batch = batch_of(&l, false);
-    struct loss_result expected = {.d_head = here(&l.out[0]),
-                                   .d_value = here(&l.out[1]),
-                                   .d_log_std = here(&l.out[2]),
-                                   .log_new = here(&l.out[3]),
-                                   .entropy = here(&l.out[4]),
-                                   .ratio = here(&l.out[5]),
-                                   .advantage = here(&l.out[6]),
-                                   .weight = here(&l.out[7])};
+    struct loss_result expected = {.arrays = arrays_of(&l, false)};
     expect_ran(start_loss(&l), "loss", l.n);
     loss_compute(&l.settings, &batch, &expected);
     for (int k = 0; k < OUTS; k++)

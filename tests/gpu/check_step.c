@@ -2,30 +2,23 @@
  * stretch. */
 #include "common/codec.h"
 #include "tests/gpu/check.h"
+#include "tests/unit/step_case.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 5, N = 2 * ARITHMETIC_BLOCK + 1237, TENSORS = 4 };
+enum { SLOTS = 5, N = 2 * ARITHMETIC_BLOCK + 1237 };
 
 /* A shard about to take a step, on both sides. */
 struct shard {
     struct arithmetic_plan plan;
-    struct arithmetic_range ranges[TENSORS];
-    float ratios[TENSORS];
+    struct arithmetic_range ranges[STEP_CASE_TENSORS];
+    float ratios[STEP_CASE_TENSORS];
     struct array slots, theta, next, average, place_ranges, place_ratios;
     struct array state[ARITHMETIC_STATES_MAX], state_next[ARITHMETIC_STATES_MAX];
     size_t states, stride;
     enum arithmetic_codec codec;
 };
-
-static struct array floats_of(struct random *random, size_t n, bool positive)
-{
-    struct array array = array_new(n * sizeof(float), random_below(random, 4) * sizeof(float));
-    (positive ? fill_positive : fill_floats)(random, (float *)(void *)array.host, n);
-    array_send(&array);
-    return array;
-}
 
 static void make_plan(struct shard *s, struct random *random, enum arithmetic_algorithm algorithm)
 {
@@ -40,16 +33,7 @@ static void make_plan(struct shard *s, struct random *random, enum arithmetic_al
     for (uint32_t k = 0; k < s->plan.entries_n; k++)
         s->plan.entries[k] = (struct arithmetic_entry){
             .slot = (uint32_t)random_below(random, SLOTS), .weight = 1.0f / ((float)k + 3.0f)};
-    for (uint32_t g = 0; g < 3; g++)
-        arithmetic_plan_group(&s->plan, g,
-                              &(struct arithmetic_group_numbers){.learning_rate = 0.01 * (g + 1),
-                                                                 .weight_decay = 0.1,
-                                                                 .beta1 = 0.9,
-                                                                 .beta2 = 0.99,
-                                                                 .dampening = 0.1,
-                                                                 .bias1 = arithmetic_bias(0.9, 7),
-                                                                 .bias2 = arithmetic_bias(0.99, 7),
-                                                                 .frozen = g == 2});
+    step_case_groups(&s->plan);
 }
 
 static void make_slots(struct shard *s, struct random *random)
@@ -69,25 +53,21 @@ static void make_slots(struct shard *s, struct random *random)
 
 static void shard_open(struct shard *s, struct random *random, enum arithmetic_algorithm algorithm)
 {
-    const uint64_t borders[TENSORS + 1] = {0, 1 + random_below(random, 5000),
-                                           3 * ARITHMETIC_BLOCK / 2, 100003, N};
+    const uint64_t borders[STEP_CASE_TENSORS + 1] = {0, 1 + random_below(random, 5000),
+                                                     3 * ARITHMETIC_BLOCK / 2, 100003, N};
     memset(s, 0, sizeof *s);
     s->codec = (enum arithmetic_codec)random_below(random, 4);
     make_plan(s, random, algorithm);
     make_slots(s, random);
-    for (uint32_t t = 0; t < TENSORS; t++) {
-        s->ranges[t] = (struct arithmetic_range){
-            .begin = borders[t], .end = borders[t + 1], .group = t % 3, .tensor = t};
-        s->ratios[t] = 0.3f + (float)t;
-    }
+    step_case_tensors(borders, s->ranges, s->ratios);
     s->place_ranges = array_of(s->ranges, sizeof s->ranges, 0);
     s->place_ratios = array_of(s->ratios, sizeof s->ratios, 0);
-    s->theta = floats_of(random, N, false);
-    s->average = floats_of(random, N, false);
+    s->theta = floats_drawn(random, N, false);
+    s->average = floats_drawn(random, N, false);
     s->next = array_new(N * sizeof(float), random_below(random, 4) * sizeof(float));
     s->states = arithmetic_states_n(algorithm, s->plan.centered, s->plan.momentum);
     for (size_t k = 0; k < s->states; k++) {
-        s->state[k] = floats_of(random, N, k > 0 || algorithm == ARITHMETIC_RMSPROP);
+        s->state[k] = floats_drawn(random, N, k > 0 || algorithm == ARITHMETIC_RMSPROP);
         s->state_next[k] = array_new(N * sizeof(float), 0);
     }
     /* What a centered RMSPROP divides by stays positive. */
@@ -122,7 +102,7 @@ static struct arithmetic_work work_of(const struct shard *s, bool device, bool a
         .parameters_next = (device ? there : here)(&s->next),
         .ranges =
             device ? (const struct arithmetic_range *)(void *)s->place_ranges.device : s->ranges,
-        .ranges_n = TENSORS,
+        .ranges_n = STEP_CASE_TENSORS,
         .ratios = device ? there(&s->place_ratios) : s->ratios};
     for (size_t k = 0; k < s->states; k++) {
         work.state[k] = (device ? there : here)(&s->state[k]);

@@ -40,14 +40,6 @@ struct lamb {
     struct array theta, m, v, place, theta_sums, update_sums;
 };
 
-static struct array floats_of(struct random *random, size_t n, bool positive)
-{
-    struct array array = array_new(n * sizeof(float), random_below(random, 4) * sizeof(float));
-    (positive ? fill_positive : fill_floats)(random, here(&array), n);
-    array_send(&array);
-    return array;
-}
-
 static struct arithmetic_work work_of(const struct lamb *lamb, bool device)
 {
     float *(*side)(const struct array *) = device ? there : here;
@@ -91,9 +83,9 @@ static void lamb_open(struct lamb *lamb, struct random *random)
                                                                  .bias1 = arithmetic_bias(0.9, 3),
                                                                  .bias2 = arithmetic_bias(0.99, 3),
                                                                  .frozen = g == 2});
-    lamb->theta = floats_of(random, N, false);
-    lamb->m = floats_of(random, N, false);
-    lamb->v = floats_of(random, N, true);
+    lamb->theta = floats_drawn(random, N, false);
+    lamb->m = floats_drawn(random, N, false);
+    lamb->v = floats_drawn(random, N, true);
     cut(lamb, random);
     lamb->place = array_of(lamb->pieces, sizeof lamb->pieces, 0);
     lamb->theta_sums = array_new(PIECES_MAX * sizeof(double), 0);

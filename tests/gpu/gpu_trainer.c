@@ -125,7 +125,7 @@ static struct statistics statistics_on_gpu(const float *values, const float *min
 }
 
 static void fetch_arrays(const struct loss_settings *settings, size_t n,
-                         const struct loss_arrays *from, struct loss_result *to)
+                         const struct loss_arrays *from, const struct loss_arrays *to)
 {
     const size_t dim = settings->action_dim, bytes = n * sizeof(float);
     memory_fetch(to->d_head, from->d_head, dim * bytes);
@@ -158,7 +158,7 @@ void gpu_trainer_loss(const struct loss_settings *settings, const struct loss_ba
         .scratch = place(gpu_loss_scratch(settings, n)),
         .sums = place(sizeof sums)};
     done(gpu_loss(memory_stream(), settings, &work));
-    fetch_arrays(settings, n, &work.arrays, result);
+    fetch_arrays(settings, n, &work.arrays, &result->arrays);
     memory_fetch(&sums, work.sums, sizeof sums);
     loss_tell(settings, &sums, n, result);
     result->explained_variance = element_explained_variance(targets.m2, errors.m2);

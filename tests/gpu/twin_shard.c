@@ -1,46 +1,18 @@
 /* The shard side's kernels, done by the CPU element by element: with these in the place of kernels
  * the check itself is tested. A planted flaw (--plant) must be found. */
 #include "common/element_gradient.h"
-#include "common/element_stacks.h"
 #include "tests/gpu/twin.h"
+#include "tests/unit/element_set.h"
 
 #include "common/checksum.h"
 #include "common/codec.h"
 
-#include <string.h>
-
-static void step_element(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
-                         const struct element_law *law, size_t i)
-{
-    const struct arithmetic_range *range = &work->ranges[arithmetic_range_at(work, i)];
-    const struct arithmetic_group *group = &plan->groups[range->group];
-    const bool apply = plan->phase == ARITHMETIC_APPLY;
-    struct element_item item = {.theta = work->parameters[i]};
-    for (size_t k = 0; k < ARITHMETIC_STATES_MAX && work->state[k] != NULL; k++)
-        item.state[k] = apply ? work->state_next[k][i] : work->state[k][i];
-    if (!group->frozen && apply)
-        element_lamb_apply(law, group, work->ratios[range->tensor], &item);
-    else if (!group->frozen)
-        element_step(law, group,
-                     work->average
-                         ? work->average[i] * plan->scale
-                         : element_window_average(plan, &work->sources, work->sources.codec, i),
-                     &item);
-    if (plan->phase != ARITHMETIC_MOMENTS)
-        work->parameters_next[i] = item.theta;
-    for (size_t k = 0; k < ARITHMETIC_STATES_MAX && work->state[k] != NULL && !apply; k++)
-        work->state_next[k][i] = item.state[k];
-}
-
 int gpu_step(gpu_stream stream, const struct arithmetic_plan *plan,
              const struct arithmetic_work *work, uint64_t begin, uint64_t end)
 {
-    const struct element_law law = element_law_of(plan);
+    const bool longer = twin_planted("long-step") && end < work->ranges[work->ranges_n - 1].end;
     (void)stream;
-    for (uint64_t i = begin; i < end - (twin_planted("short-step") ? 1 : 0); i++)
-        step_element(plan, work, &law, i);
-    if (twin_planted("long-step") && end < work->ranges[work->ranges_n - 1].end)
-        step_element(plan, work, &law, end);
+    element_set().step(plan, work, begin, end + longer - twin_planted("short-step"));
     return 0;
 }
 
@@ -49,8 +21,7 @@ int gpu_average(gpu_stream stream, const struct arithmetic_plan *plan,
                 float *average)
 {
     (void)stream;
-    for (uint64_t i = begin; i < end; i++)
-        average[i] = element_window_average(plan, sources, sources->codec, i);
+    element_set().average(plan, sources, begin, end, average + begin);
     if (twin_planted("back-lost") && plan->stacks.window > 0)
         sources->back[begin] = 1.0f;
     if (twin_planted("average-last-bit"))
@@ -77,8 +48,7 @@ int gpu_decode(gpu_stream stream, enum arithmetic_codec codec, const void *data,
                float *to)
 {
     (void)stream;
-    for (uint64_t i = 0; i < n; i++)
-        to[i] = element_decode(codec, data, i);
+    element_set().decode(codec, data, n, to);
     if (twin_planted("guard"))
         to[n] = 0.0f;
     return 0;

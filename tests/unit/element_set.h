@@ -5,7 +5,7 @@
 
 #include "common/arithmetic.h"
 
-/* Without windows by stacks. encode_rest, decode_add and whatever else has no kernel are those of
+/* encode_rest, decode_add and whatever else has no kernel are those of
  * arithmetic_scalar. */
 struct arithmetic element_set(void);
 

@@ -4,6 +4,7 @@
 #include "common/arithmetic.h"
 #include "common/checksum.h"
 #include "tests/unit/element_set.h"
+#include "tests/unit/step_case.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 extern const struct arithmetic arithmetic_contracted;
 
-enum { SLOTS = 5, N = 2 * ARITHMETIC_BLOCK + 1237, TENSORS = 4 };
+enum { SLOTS = 5, N = 2 * ARITHMETIC_BLOCK + 1237 };
 
 static uint64_t draw(uint64_t *seed)
 {
@@ -33,8 +34,8 @@ struct shard {
     enum arithmetic_codec codec;
     float *memory, *slots, *theta, *theta_next, *state[ARITHMETIC_STATES_MAX],
         *next[ARITHMETIC_STATES_MAX];
-    float ratios[TENSORS];
-    struct arithmetic_range ranges[TENSORS];
+    float ratios[STEP_CASE_TENSORS];
+    struct arithmetic_range ranges[STEP_CASE_TENSORS];
     struct arithmetic_plan plan;
     struct arithmetic_work work;
 };
@@ -78,29 +79,17 @@ static void shard_open(struct shard *s, enum arithmetic_algorithm algorithm, uin
     for (uint32_t k = 0; k < entries; k++)
         s->plan.entries[k] = (struct arithmetic_entry){.slot = (uint32_t)(draw(&seed) % SLOTS),
                                                        .weight = 1.0f / ((float)k + 3.0f)};
-    for (uint32_t g = 0; g < 3; g++)
-        arithmetic_plan_group(&s->plan, g,
-                              &(struct arithmetic_group_numbers){.learning_rate = 0.01 * (g + 1),
-                                                                 .weight_decay = 0.1,
-                                                                 .beta1 = 0.9,
-                                                                 .beta2 = 0.99,
-                                                                 .dampening = 0.1,
-                                                                 .bias1 = arithmetic_bias(0.9, 7),
-                                                                 .bias2 = arithmetic_bias(0.99, 7),
-                                                                 .frozen = g == 2});
+    step_case_groups(&s->plan);
     shard_arrays(s, &seed);
-    const uint64_t borders[TENSORS + 1] = {0, 1001, 3 * (uint64_t)ARITHMETIC_BLOCK / 2, 100003, N};
-    for (uint32_t t = 0; t < TENSORS; t++) {
-        s->ranges[t] = (struct arithmetic_range){
-            .begin = borders[t], .end = borders[t + 1], .group = t % 3, .tensor = t};
-        s->ratios[t] = 0.3f + (float)t;
-    }
+    const uint64_t borders[STEP_CASE_TENSORS + 1] = {0, 1001, 3 * (uint64_t)ARITHMETIC_BLOCK / 2,
+                                                     100003, N};
+    step_case_tensors(borders, s->ranges, s->ratios);
     s->work = (struct arithmetic_work){
         .sources = {.base = s->slots, .stride_bytes = N * sizeof(float), .codec = codec},
         .parameters = s->theta,
         .parameters_next = s->theta_next,
         .ranges = s->ranges,
-        .ranges_n = TENSORS,
+        .ranges_n = STEP_CASE_TENSORS,
         .ratios = s->ratios};
     for (size_t k = 0; k < arithmetic_states_n(algorithm, true, true); k++) {
         s->work.state[k] = s->state[k];

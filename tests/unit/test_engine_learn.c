@@ -25,14 +25,14 @@ static struct reference start_reference(const struct engine_rig *rig)
                             .gathered = engine_floats(RIG_MINIBATCH * RIG_SEEN),
                             .actions = engine_floats(RIG_MINIBATCH * dim),
                             .gradient = engine_floats(rig->network.n_parameters),
-                            .result = {.d_head = engine_floats(RIG_MINIBATCH * dim),
-                                       .d_value = engine_floats(RIG_MINIBATCH),
-                                       .d_log_std = engine_floats(dim),
-                                       .log_new = engine_floats(RIG_MINIBATCH),
-                                       .entropy = engine_floats(RIG_MINIBATCH),
-                                       .ratio = engine_floats(RIG_MINIBATCH),
-                                       .advantage = engine_floats(RIG_MINIBATCH),
-                                       .weight = engine_floats(RIG_MINIBATCH)}};
+                            .result.arrays = {.d_head = engine_floats(RIG_MINIBATCH * dim),
+                                              .d_value = engine_floats(RIG_MINIBATCH),
+                                              .d_log_std = engine_floats(dim),
+                                              .log_new = engine_floats(RIG_MINIBATCH),
+                                              .entropy = engine_floats(RIG_MINIBATCH),
+                                              .ratio = engine_floats(RIG_MINIBATCH),
+                                              .advantage = engine_floats(RIG_MINIBATCH),
+                                              .weight = engine_floats(RIG_MINIBATCH)}};
     for (size_t c = 0; c < 5; c++)
         ref.columns[c] = engine_floats(RIG_MINIBATCH);
     return ref;
@@ -40,11 +40,21 @@ static struct reference start_reference(const struct engine_rig *rig)
 
 static void end_reference(struct reference *ref)
 {
-    float *all[] = {ref->advantages,     ref->targets,          ref->log_proximal,
-                    ref->log_ratios,     ref->gathered,         ref->actions,
-                    ref->gradient,       ref->result.d_head,    ref->result.d_value,
-                    ref->result.ratio,   ref->result.d_log_std, ref->result.log_new,
-                    ref->result.entropy, ref->result.weight,    ref->result.advantage};
+    float *all[] = {ref->advantages,
+                    ref->targets,
+                    ref->log_proximal,
+                    ref->log_ratios,
+                    ref->gathered,
+                    ref->actions,
+                    ref->gradient,
+                    ref->result.arrays.d_head,
+                    ref->result.arrays.d_value,
+                    ref->result.arrays.ratio,
+                    ref->result.arrays.d_log_std,
+                    ref->result.arrays.log_new,
+                    ref->result.arrays.entropy,
+                    ref->result.arrays.weight,
+                    ref->result.arrays.advantage};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         free(all[i]);
     for (size_t c = 0; c < 5; c++)
@@ -101,9 +111,12 @@ static void refer_gradient(struct engine_rig *rig, const struct rollout *r,
                                      .head = rig->room.head,
                                      .value = rig->room.value,
                                      .log_std = engine_policy(rig).log_std};
-    const struct network_backward_input input = {
-        rig->parameters,    ref->gathered,       m->n,
-        ref->result.d_head, ref->result.d_value, ref->result.d_log_std};
+    const struct network_backward_input input = {rig->parameters,
+                                                 ref->gathered,
+                                                 m->n,
+                                                 ref->result.arrays.d_head,
+                                                 ref->result.arrays.d_value,
+                                                 ref->result.arrays.d_log_std};
     network_forward(&rig->network, rig->parameters, ref->gathered, m->n, &rig->room);
     loss_compute(m->loss, &batch, &ref->result);
     network_backward(&rig->network, &input, &rig->room, ref->gradient);

@@ -65,22 +65,22 @@ static float *floats(size_t n)
 
 static struct loss_result result_init(size_t n, size_t dim)
 {
-    return (struct loss_result){
-        .d_head = floats(n * dim),
-        .d_value = floats(n),
-        .d_log_std = floats(dim),
-        .log_new = floats(n),
-        .entropy = floats(n),
-        .ratio = floats(n),
-        .advantage = floats(n),
-        .weight = floats(n),
-    };
+    return (struct loss_result){.arrays = {
+                                    .d_head = floats(n * dim),
+                                    .d_value = floats(n),
+                                    .d_log_std = floats(dim),
+                                    .log_new = floats(n),
+                                    .entropy = floats(n),
+                                    .ratio = floats(n),
+                                    .advantage = floats(n),
+                                    .weight = floats(n),
+                                }};
 }
 
 static void result_deinit(struct loss_result *r)
 {
-    float *all[] = {r->d_head,  r->d_value, r->d_log_std, r->log_new,
-                    r->entropy, r->ratio,   r->advantage, r->weight};
+    float *all[] = {r->arrays.d_head,  r->arrays.d_value, r->arrays.d_log_std, r->arrays.log_new,
+                    r->arrays.entropy, r->arrays.ratio,   r->arrays.advantage, r->arrays.weight};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         free(all[i]);
 }
@@ -88,14 +88,14 @@ static void result_deinit(struct loss_result *r)
 static void compare_result(const struct vector_case *c, const struct loss_result *r)
 {
     const size_t n = vector_size(c, "batch"), dim = vector_size(c, "act_dim");
-    vector_compare_f32(c, "logp_new", r->log_new, n);
-    vector_compare_f32(c, "entropy_per_sample", r->entropy, n);
-    vector_compare_f32(c, "ratio", r->ratio, n);
-    vector_compare_f32(c, "adv_used", r->advantage, n);
-    vector_compare_f32(c, "d_head", r->d_head, n * dim);
-    vector_compare_f32(c, "d_value", r->d_value, n);
+    vector_compare_f32(c, "logp_new", r->arrays.log_new, n);
+    vector_compare_f32(c, "entropy_per_sample", r->arrays.entropy, n);
+    vector_compare_f32(c, "ratio", r->arrays.ratio, n);
+    vector_compare_f32(c, "adv_used", r->arrays.advantage, n);
+    vector_compare_f32(c, "d_head", r->arrays.d_head, n * dim);
+    vector_compare_f32(c, "d_value", r->arrays.d_value, n);
     if (vector_has_array(c, "behav_weight"))
-        vector_compare_f32(c, "behav_weight", r->weight, n);
+        vector_compare_f32(c, "behav_weight", r->arrays.weight, n);
     vector_compare_scalar_f32(c, "loss", r->loss);
     vector_compare_scalar_f32(c, "pg_loss", r->policy_loss);
     vector_compare_scalar_f32(c, "v_loss", r->value_loss);
@@ -192,9 +192,9 @@ static void ppo_gradient(struct ppo_check *p, const struct vector_case *c, const
         .parameters = theta,
         .observations = observations,
         .batch = n,
-        .d_head = p->result.d_head,
-        .d_value = p->result.d_value,
-        .d_log_std = p->result.d_log_std,
+        .d_head = p->result.arrays.d_head,
+        .d_value = p->result.arrays.d_value,
+        .d_log_std = p->result.arrays.d_log_std,
     };
     network_backward(&p->network, &input, &p->room, p->gradient);
 }
