@@ -134,7 +134,7 @@ rates=()
 solved=(--local --env Pendulum-v1 --env-device cuda --envs 4096 --rollout 32
     --minibatches 16 --anneal-steps 0 --max-steps 40000000 --until -300 --evaluate 20)
 if [ -n "$twin" ]; then
-    programs=([check]=$build/device_check_twin [worker]=$build/tests/far_worker [server]=$build/tests/pinned_server
+    programs=([check]=$build/device_check_twin [worker]=$build/tests/far_worker [server]=$build/tests/twin_server
         [train]=$build/train_twin [rates]=$build/engine_rates_twin [vectors]=emulated)
     targets=(device_check_all_twin)
     rates=(0.5 cuda 64)
@@ -160,10 +160,13 @@ step "kernels" 120 "${programs[check]}" --seed "$seed" ${twin:+--rounds 2}
 cp "$build/last.txt" "$build/kernels.txt"
 step "reference vectors: optimizers, windows, norms, halves" 60 "$build/tests/vectors_common_${programs[vectors]}" --jobs 1
 step "reference vectors: rollouts and losses" 60 "$build/tests/vectors_trainer_${programs[vectors]}" --jobs 1
-step "device seam" 60 "$build/tests/test_device" --jobs 1
 if [ -n "$twin" ]; then
+    step "device seam" 120 "$build/tests/test_device_twin" --jobs 1
     step "engine of the trainer" 120 "$build/tests/test_engine_twin" --jobs 1
 else
+    step "device seam: a shard's jobs" 60 "$build/tests/test_device" --jobs 1
+    step "device seam: memory" 60 "$build/tests/test_device_memory" --jobs 1
+    step "device seam: pushes made there" 60 "$build/tests/test_device_encode" --jobs 1
     step "engine of the trainer, acting" 60 "$build/tests/test_engine" --jobs 1
     step "engine of the trainer, learning" 60 "$build/tests/test_engine_learn" --jobs 1
 fi

@@ -7,6 +7,8 @@
 #include "common/checksum.h"
 #include "common/codec.h"
 
+#include <string.h>
+
 int gpu_step(gpu_stream stream, const struct arithmetic_plan *plan,
              const struct arithmetic_work *work, uint64_t begin, uint64_t end)
 {
