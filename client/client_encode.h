@@ -18,7 +18,7 @@ struct client_encoding {
     bool streams;  /* some are far: all come by a stream (client_memory.h) */
     bool direct;   /* it is made in a GPU's memory (client_direct.h) */
     gradweir_status status; /* OK, or why it goes no further */
-    bool no_room;           /* the transport has none, or none became free */
+    bool no_room;           /* the transport had none for the last chunk: not waited for */
     bool refused;           /* it is not finite, or too large, and will not be admitted */
     uint64_t filled;        /* bytes of the send buffer that will not change any more */
     double norm;            /* of the whole, and its digest: once all is in */

@@ -21,15 +21,17 @@ static uint32_t member_at(const struct gradweir_client *client, uint64_t offset,
     return MEMBERS_MAX;
 }
 
-/* How long a push waits for room, while nothing becomes free: then it goes on without. */
+/* How long a push waits for room, while nothing becomes free: then it goes on without, until there
+ * is some again. */
 #define ROOM_PATIENCE_NS (UINT64_C(10) * CLOCK_MS)
 
 /* OK: room. The receiver copies out what was made before; who runs ahead of him makes bodies that
  * have to be copied once more. */
-static gradweir_status room_wait(struct gradweir_client *client, uint32_t member, uint64_t length)
+static gradweir_status room_wait(struct gradweir_client *client, uint32_t member, uint64_t length,
+                                 uint64_t patience_ns)
 {
     void *at;
-    const uint64_t end = clock_now_ns() + ROOM_PATIENCE_NS;
+    const uint64_t end = clock_now_ns() + patience_ns;
     for (struct idle idle = {.yields = 0};;) {
         const struct session_member *to = &client->session.members[member];
         if (to->state != MEMBER_OPEN || client->failed != GRADWEIR_OK)
@@ -39,7 +41,7 @@ static gradweir_status room_wait(struct gradweir_client *client, uint32_t member
             transport_room(client->transport, client->room.peer, length, &at);
         if (status == GRADWEIR_OK)
             client->room.at = at;
-        if (status != GRADWEIR_ERR_AGAIN)
+        if (status != GRADWEIR_ERR_AGAIN || patience_ns == 0)
             return status;
         const bool any = client_turn(client);
         if (clock_now_ns() >= end)
@@ -58,10 +60,10 @@ uint64_t client_room_take(struct client_encoding *encoding, uint64_t chunk)
     const uint32_t member = member_at(client, encoding->filled, chunk, &length);
     if (member == MEMBERS_MAX)
         return chunk;
-    if (encoding->codec == ARITHMETIC_F32 && !client->lent[encoding->buffer] && !encoding->direct &&
-        !encoding->no_room) {
+    if (encoding->codec == ARITHMETIC_F32 && !client->lent[encoding->buffer] && !encoding->direct) {
+        const uint64_t patience_ns = encoding->no_room ? 0 : ROOM_PATIENCE_NS;
         room->length = length;
-        encoding->no_room = room_wait(client, member, length) != GRADWEIR_OK;
+        encoding->no_room = room_wait(client, member, length, patience_ns) != GRADWEIR_OK;
     }
     return length;
 }
