@@ -335,21 +335,16 @@ double floor_triad(struct floor *floor, double seconds)
     return larger(through, past) * FLOOR_TRIAD_TRAFFIC / sizeof(float);
 }
 
-double floor_triad_on(float *a, const float *b, const float *c, size_t n, double seconds)
+double floor_triad_on(float *a, const float *b, const float *c, size_t n, bool past, double seconds)
 {
     const struct floor_loops *loops = floor_choose();
-    double best = 0;
-    for (int past = 0; past < 2; past++) {
-        const double begin = now();
-        double end, done = 0;
-        do {
-            (past ? loops->triad_past : loops->triad)(a, b, c, n, 0.5f);
-            done += (double)n * FLOOR_TRIAD_TRAFFIC;
-            end = now();
-        } while (end - begin < seconds / 2);
-        best = larger(best, 1e-9 * done / (end - begin));
-    }
-    return best;
+    const double begin = now();
+    double done = 0;
+    do {
+        (past ? loops->triad_past : loops->triad)(a, b, c, n, 0.5f);
+        done += (double)n * FLOOR_TRIAD_TRAFFIC;
+    } while (now() - begin < seconds);
+    return done;
 }
 
 const char *floor_ways(const struct floor *floor)

@@ -75,8 +75,10 @@ double floor_copy_limit(struct floor *floor, double seconds);
 /* Traffic of a triad over arrays of `bytes` each, the better of both ways, over rotating memory. */
 double floor_triad(struct floor *floor, double seconds);
 
-/* The same on memory of one's own: three arrays of n floats. For several threads. */
-double floor_triad_on(float *a, const float *b, const float *c, size_t n, double seconds);
+/* Triads over memory of one's own, three arrays of n floats, one way for about `seconds`: bytes of
+ * traffic. For several threads. */
+double floor_triad_on(float *a, const float *b, const float *c, size_t n, bool past,
+                      double seconds);
 
 /* Zeroed memory at a page's border, in large pages where the machine gives them, every one touched;
  * NULL without. */

@@ -2,15 +2,15 @@
  * beside the same step under other settings, round by round (--against). */
 #include "tests/bench/floor.h"
 #include "tests/bench/gauge.h"
+#include "tests/bench/gauge_triad.h"
 #include "tests/bench/mill.h"
 
 #include "common/clock.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double reference_s = 0.05;
+static const double reference_s = 0.05, triad_s = 0.02, turn_s = 0.05;
 enum { STEPS_MAX = 1 << 16, AGAINST_MAX = 256 };
 
 /* One mill and what it did in all rounds. */
@@ -42,25 +42,62 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* At least one step, and so many more as the time allows. */
-static gradweir_status round_of(struct run *run, double seconds)
+/* The median step from the first-th on. */
+static gradweir_status median_since(const struct run *run, uint32_t first, double *median)
 {
-    const uint32_t first = run->steps_count;
-    uint64_t all_ns = 0, pushes = 0, ns;
-    do {
-        TRY(push(run, &ns));
-        all_ns += ns;
-        pushes++;
-    } while ((double)all_ns < seconds * 1e9 || run->steps_count == first);
     const uint32_t steps = run->steps_count - first;
     double *sorted = malloc((steps ? steps : 1) * sizeof *sorted);
     if (!sorted)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the times of %u steps", steps);
     memcpy(sorted, run->steps_ns + first, steps * sizeof *sorted);
     qsort(sorted, steps, sizeof *sorted, compare);
-    gauge_add(&run->per_gradient, (double)all_ns / (double)pushes);
-    gauge_add(&run->per_step, steps ? sorted[steps / 2] : GAUGE_NONE);
+    *median = steps ? sorted[steps / 2] : GAUGE_NONE;
     free(sorted);
+    return GRADWEIR_OK;
+}
+
+/* The triad and steps in short turns: what a machine gives changes within a second. */
+struct turns {
+    struct triads *triads;
+    double bytes; /* that a step must move */
+    struct gauge_values triad, traffic, ratio;
+};
+
+/* At least one step, and so many more as the time allows. */
+static gradweir_status steps_for(struct run *run, double seconds, uint64_t *all_ns,
+                                 uint64_t *pushes)
+{
+    const uint32_t first = run->steps_count;
+    uint64_t ns, some_ns = 0;
+    do {
+        TRY(push(run, &ns));
+        some_ns += ns;
+        *pushes += 1;
+    } while ((double)some_ns < seconds * 1e9 || (run->steps_count == first && first < STEPS_MAX));
+    *all_ns += some_ns;
+    return GRADWEIR_OK;
+}
+
+/* turns: NULL without the triad. */
+static gradweir_status round_of(struct run *run, double seconds, struct turns *turns)
+{
+    const uint32_t first = run->steps_count;
+    uint64_t all_ns = 0, pushes = 0;
+    double median;
+    do {
+        const uint32_t begin = run->steps_count;
+        const double triad = turns ? triads_rate(turns->triads, triad_s) : 0;
+        TRY(steps_for(run, turns && turn_s < seconds ? turn_s : seconds, &all_ns, &pushes));
+        if (!turns)
+            continue;
+        TRY(median_since(run, begin, &median));
+        gauge_add(&turns->triad, triad);
+        gauge_add(&turns->traffic, turns->bytes / median);
+        gauge_add(&turns->ratio, turns->bytes / median / triad);
+    } while ((double)all_ns < seconds * 1e9);
+    TRY(median_since(run, first, &median));
+    gauge_add(&run->per_gradient, (double)all_ns / (double)pushes);
+    gauge_add(&run->per_step, median);
     return GRADWEIR_OK;
 }
 
@@ -116,55 +153,13 @@ static gradweir_status read_against(const struct gauge *gauge, struct settings *
     return host_options_read(settings, host);
 }
 
-/* The machine's triad on as many threads as the step has. */
-struct triad {
-    pthread_t thread;
-    float *memory;
-    size_t n;
-    double rate;
-};
-
-static void *triad_main(void *argument)
-{
-    struct triad *triad = argument;
-    float *a = triad->memory;
-    triad->rate = floor_triad_on(a, a + triad->n, a + 2 * triad->n, triad->n, 2 * reference_s);
-    return NULL;
-}
-
-static double triad_rate(struct triad *triads, uint32_t threads)
-{
-    double all = 0;
-    for (uint32_t i = 1; i < threads; i++)
-        if (pthread_create(&triads[i].thread, NULL, triad_main, &triads[i]) != 0)
-            return GAUGE_NONE;
-    triad_main(&triads[0]);
-    for (uint32_t i = 1; i < threads; i++)
-        pthread_join(triads[i].thread, NULL);
-    for (uint32_t i = 0; i < threads; i++)
-        all += triads[i].rate;
-    return all;
-}
-
-/* Arrays twice as long as a gradient: in all, about what a step of Adam touches. */
-static gradweir_status open_triads(const struct gauge *gauge, struct triad *triads)
-{
-    for (uint32_t i = 0; i < gauge->threads; i++) {
-        triads[i].n = 2 * gauge->elements / gauge->threads / 16 * 16 + 16;
-        triads[i].memory = floor_memory(3 * triads[i].n * sizeof(float));
-        if (!triads[i].memory)
-            return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the triad");
-    }
-    return GRADWEIR_OK;
-}
-
 /* All that is measured in turns. */
 struct step {
     const struct gauge *gauge;
     struct run run, other;
     bool against;
     struct floor *floor;
-    struct triad triads[GAUGE_THREADS_MAX];
+    struct triads *triads;
     struct gauge_values memcpy, floor_rate, floor_ratio, goodput, triad, traffic, triad_ratio;
     struct gauge_values ratio, gradient_ratio;
 };
@@ -179,25 +174,24 @@ static gradweir_status measure(struct step *step, bool first)
     const struct gauge *gauge = step->gauge;
     const double seconds = gauge->seconds / gauge->rounds / (step->against ? 2 : 1);
     const uint32_t n = step->run.per_step.count;
+    struct turns turns = {.triads = step->triads,
+                          .bytes = (is_adam(gauge) ? FLOOR_ADAM_TRAFFIC : FLOOR_SGD_TRAFFIC) *
+                                   (double)gauge->elements};
     if (step->against && first)
-        TRY(round_of(&step->other, seconds));
+        TRY(round_of(&step->other, seconds, NULL));
     const double memcpy_rate = floor_memcpy_rate(step->floor, reference_s);
     const double floor_rate = floor_step_rate(step->floor, reference_s);
-    const double triad = triad_rate(step->triads, gauge->threads);
-    TRY(round_of(&step->run, seconds));
+    TRY(round_of(&step->run, seconds, &turns));
     if (step->against && !first)
-        TRY(round_of(&step->other, seconds));
-    const double step_s = 1e-9 * step->run.per_step.at[n];
-    const double traffic = (is_adam(gauge) ? FLOOR_ADAM_TRAFFIC : FLOOR_SGD_TRAFFIC) *
-                           (double)gauge->elements * 1e-9 / step_s;
+        TRY(round_of(&step->other, seconds, NULL));
     const double goodput = (double)gauge->bytes / step->run.per_gradient.at[n];
     gauge_add(&step->memcpy, memcpy_rate);
     gauge_add(&step->floor_rate, floor_rate);
     gauge_add(&step->goodput, goodput);
     gauge_add(&step->floor_ratio, goodput / floor_rate);
-    gauge_add(&step->triad, triad);
-    gauge_add(&step->traffic, traffic);
-    gauge_add(&step->triad_ratio, traffic / triad);
+    gauge_add(&step->triad, gauge_median(&turns.triad));
+    gauge_add(&step->traffic, gauge_median(&turns.traffic));
+    gauge_add(&step->triad_ratio, gauge_median(&turns.ratio));
     if (!step->against)
         return GRADWEIR_OK;
     gauge_add(&step->ratio, step->run.per_step.at[n] / step->other.per_step.at[n]);
@@ -265,7 +259,8 @@ static gradweir_status run_all(struct step *step, struct host_options *other)
     step->floor = floor_open(gauge->bytes, is_adam(gauge) ? FLOOR_ADAM : FLOOR_SGD);
     if (!step->floor)
         return fail(GRADWEIR_ERR_NO_MEMORY, "no memory for the floor's slots");
-    TRY(open_triads(gauge, step->triads));
+    /* Arrays twice as long as a gradient: in all, about what a step of Adam touches. */
+    TRY(triads_open(gauge->threads, 2 * gauge->elements / gauge->threads, &step->triads));
     TRY(open_run(gauge, &gauge->host, &step->run));
     if (step->against)
         TRY(open_run(gauge, other, &step->other));
@@ -298,8 +293,7 @@ int gauge_step(const struct gauge *gauge)
     close_run(&step.run);
     close_run(&step.other);
     floor_close(step.floor);
-    for (uint32_t i = 0; i < GAUGE_THREADS_MAX; i++)
-        floor_memory_free(step.triads[i].memory, 3 * step.triads[i].n * sizeof(float));
+    triads_close(step.triads);
     host_options_free(&other);
     settings_free(settings);
     return status == GRADWEIR_OK ? 0 : wrong || status == GRADWEIR_ERR_INVALID ? 2 : 1;
