@@ -55,7 +55,7 @@ static void copy(void *to, const void *from, uint64_t bytes, bool past)
     if (past)
         copy_past_some(to, from, bytes);
     else
-        memcpy(to, from, bytes);
+        copy_near(to, from, bytes);
 }
 
 /* `bytes` of a body, from its byte `at` on, into bound memory. */
@@ -83,7 +83,7 @@ uint32_t client_ahead_take(struct gradweir_client *client, void *place, const vo
     uint32_t crc = 0;
     for (uint64_t at = 0; at < bytes;) {
         const uint64_t some = bytes - at < TURN ? bytes - at : TURN;
-        memcpy(turn, (const uint8_t *)body + at, some);
+        copy_near(turn, (const uint8_t *)body + at, some);
         crc = checksum_crc32c(crc, turn, some);
         copy((uint8_t *)place + at, turn, some, past);
         if (bound)

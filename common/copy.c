@@ -3,6 +3,11 @@
 
 #include "common/arithmetic_stream.h"
 
+void copy_near(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
 void copy_past_some(void *to, const void *from, size_t bytes)
 {
     const size_t n = bytes / sizeof(float);

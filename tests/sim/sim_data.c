@@ -229,7 +229,10 @@ static void head_arrives(struct sim *sim, struct sim_body *body, enum sim_side s
         if (!body->returned)
             body_event(sim, body, SIM_SENT, body->from);
     }
-    deliver(sim, body, side, (struct shard_event){.kind = SHARD_OFFERED, .head = &head});
+    const uint64_t portion =
+        connection->number % 4 * 100; /* of some ways: bodies are short there */
+    deliver(sim, body, side,
+            (struct shard_event){.kind = SHARD_OFFERED, .head = &head, .portion = portion});
     if (connection->ended[side])
         return; /* it died of it */
     if (body->length && !body->taken)

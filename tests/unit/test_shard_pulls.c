@@ -86,6 +86,50 @@ Test(shard_pulls, a_body_leaves_in_chunks_from_the_slot_itself)
     cr_assert_eq(memcmp(got, shard_parameters(rig.local->shard, &version), BODY), 0);
 }
 
+/* An answer in bodies of at most this, each sent when all before it were: how long the longest was.
+ */
+static uint64_t answer(uint64_t portion, char *got)
+{
+    const struct head_pull asked = pull_head(0, 0);
+    struct head_any any;
+    uint64_t tokens[BODY / 64 + 8], bytes = 0, longest = 0;
+    uint32_t first = 0, last = 0;
+    memcpy(&any, &asked, sizeof any);
+    rig_event(&rig, (struct shard_event){
+                        .kind = SHARD_OFFERED, .peer = 50, .head = &any, .portion = portion});
+    do {
+        const struct shard_action *action;
+        for (uint32_t i = 0; (action = rig_reply(&rig, HEAD_PARAMETERS, i)) != NULL; i++) {
+            struct head_parameters head;
+            memcpy(&head, &action->head, sizeof head);
+            cr_assert(head.offset == bytes && bytes + head.length <= BODY && head.length > 0);
+            memcpy(got + bytes, shard_address(rig.local->shard, action->offset), head.length);
+            bytes += head.length;
+            longest = head.length > longest ? head.length : longest;
+            tokens[last++] = action->token;
+        }
+        if (first < last)
+            sent(tokens[first++], GRADWEIR_OK);
+    } while (bytes < BODY && first < last);
+    while (first < last)
+        sent(tokens[first++], GRADWEIR_OK);
+    cr_assert_eq(bytes, BODY);
+    return longest;
+}
+
+Test(shard_pulls, bodies_are_as_short_as_suits_their_way_and_never_longer_than_a_chunk)
+{
+    static const uint64_t portions[][2] = {
+        {0, RIG_CHUNK}, {63, RIG_CHUNK},        {64, 64},          {200, 192},
+        {1000, 960},    {RIG_CHUNK, RIG_CHUNK}, {2000, RIG_CHUNK}, {UINT64_MAX, RIG_CHUNK}};
+    uint64_t version;
+    for (size_t i = 0; i < sizeof portions / sizeof *portions; i++) {
+        char got[BODY];
+        cr_assert_eq(answer(portions[i][0], got), portions[i][1]);
+        cr_assert_eq(memcmp(got, shard_parameters(rig.local->shard, &version), BODY), 0);
+    }
+}
+
 Test(shard_pulls, a_slice_is_what_was_asked_for_and_nothing_beyond_the_body)
 {
     struct head_parameters head;
