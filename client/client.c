@@ -187,6 +187,7 @@ static gradweir_status open_transport(struct gradweir_client *client)
     settings.lanes = client->lanes;
     settings.devices = client->devices;
     settings.peers_max = MEMBERS_MAX;
+    settings.along_max = BODIES_ALONG;
     settings.at_once = client_at_once;
     settings.at_once_context = client;
     if (strncmp(client->address, "127.", 4) != 0 && strncmp(client->address, "localhost", 9) != 0)

@@ -34,7 +34,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { EVENTS = 64, RESULTS = 64, HEADS_WAITING_MAX = 4096 };
+enum {
+    EVENTS = 64,
+    RESULTS = 64,
+    HEADS_WAITING_MAX = 4096,
+    BODIES_ALONG = 4 /* of a pull, under way unasked: a second cache's worth (tests/bench) */
+};
 
 /* As a push's basis: the version that bound memory holds, or the oldest that was accumulated. */
 #define PULLED_LAST UINT64_MAX

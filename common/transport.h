@@ -59,7 +59,9 @@ struct transport_settings {
     uint32_t peers_max;       /* connections at a time, up to 4096 */
     uint32_t in_flight_max;   /* sends per peer that are not SENT */
     uint32_t offers_max;      /* messages per peer that wait here for take, refuse, or their body */
-    uint32_t memories_max;    /* memory_map() calls at a time */
+    uint32_t along_max; /* of these, where bodies come along with their heads (portion): so few that
+                           they are in the cache when they are looked at; 0: offers_max */
+    uint32_t memories_max;     /* memory_map() calls at a time */
     uint64_t rendezvous_bytes; /* longer bodies wait at the sender; shorter ones travel with their
                                   head */
     uint32_t spin_us;      /* how long arm() looks for work before it says "sleep"; 0 where threads

@@ -169,6 +169,7 @@ struct ucx_peer {
     uint32_t credits;   /* messages that the other side still accepts */
     uint32_t held;      /* messages of its that use our credit */
     uint32_t owed;      /* credits to give back */
+    uint32_t granted;   /* credits that are the other side's at most */
     bool blocked;       /* a send() was answered ERR_AGAIN */
     bool writable_queued;
 
@@ -296,6 +297,8 @@ void ucx_control_send(struct ucx_peer *peer, unsigned kind, uint32_t credits);
 void ucx_control_say(struct ucx_peer *peer, unsigned kind, const void *what, size_t bytes);
 void ucx_credit_pay(struct ucx_peer *peer);
 void ucx_credit_free(struct ucx_peer *peer);
+uint32_t ucx_credit_first(struct ucx_peer *peer); /* what a greeting grants */
+void ucx_credit_rest(struct ucx_peer *peer); /* and what there is besides, now that it is open */
 
 /* transport_ucx_blocks.c. What is heard gives why the peer is to be hung up, or NULL. */
 void ucx_blocks_pay(struct ucx_peer *peer); /* offers, answers, COPIED that are due */

@@ -50,12 +50,29 @@ void ucx_control_say(struct ucx_peer *peer, unsigned kind, const void *what, siz
     control_post(peer, kind, bytes);
 }
 
-/* A quarter at a time, or at once when the other side has none left. */
+uint32_t ucx_credit_first(struct ucx_peer *peer)
+{
+    const struct transport_settings *settings = &peer->ucx->settings;
+    const bool fewer = settings->along_max > 0 && settings->along_max < settings->offers_max;
+    peer->granted = fewer ? settings->along_max : settings->offers_max;
+    return peer->granted;
+}
+
+void ucx_credit_rest(struct ucx_peer *peer)
+{
+    const uint32_t rest = peer->ucx->settings.offers_max - peer->granted;
+    if (rest == 0 || ucx_portion(&peer->ucx->base, peer->number) != UINT64_MAX)
+        return;
+    peer->granted += rest;
+    peer->owed += rest;
+}
+
+/* A quarter at a time, but not each alone; or at once when the other side has none left. */
 void ucx_credit_pay(struct ucx_peer *peer)
 {
-    uint32_t all = peer->ucx->settings.offers_max;
+    const uint32_t all = peer->granted, some = all > 8 ? all / 4 : all > 1 ? 2 : 1;
     if (peer->owed == 0 || peer->control_busy ||
-        (peer->owed * 4 < all && peer->held + peer->owed < all))
+        (peer->owed < some && peer->held + peer->owed < all))
         return;
     uint32_t credits = peer->owed;
     peer->owed = 0;

@@ -234,7 +234,8 @@ static void greeted(struct ucx_peer *peer, unsigned kind, uint32_t credits)
         transport_events_push(&peer->ucx->events, TRANSPORT_ACCEPTED, peer->number);
         peer->state = UCX_OPEN;
         peer->credits = credits;
-        ucx_control_send(peer, UCX_AM_WELCOME, peer->ucx->settings.offers_max);
+        ucx_control_send(peer, UCX_AM_WELCOME, ucx_credit_first(peer));
+        ucx_credit_rest(peer);
     } else if (kind == UCX_AM_WELCOME && peer->state == UCX_CONNECTING) {
         struct transport_event *event =
             transport_events_push(&peer->ucx->events, TRANSPORT_CONNECTED, peer->number);
@@ -242,6 +243,7 @@ static void greeted(struct ucx_peer *peer, unsigned kind, uint32_t credits)
         peer->state = UCX_OPEN;
         peer->connecting = false;
         peer->credits = credits;
+        ucx_credit_rest(peer);
     } else {
         ucx_peer_fail(peer, GRADWEIR_ERR_PROTOCOL, "a greeting out of turn");
     }

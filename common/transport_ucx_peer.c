@@ -135,7 +135,7 @@ gradweir_status ucx_connect(struct transport *transport, const char *address, ui
         return fail(GRADWEIR_ERR_UNREACHABLE, "%s: %s", address, ucs_status_string(status));
     }
     ucx->tend = true;
-    ucx_control_send(peer, UCX_AM_HELLO, ucx->settings.offers_max);
+    ucx_control_send(peer, UCX_AM_HELLO, ucx_credit_first(peer));
     *number = peer->number;
     return GRADWEIR_OK;
 }

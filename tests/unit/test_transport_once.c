@@ -171,3 +171,32 @@ Test(transport_once, how_long_a_body_should_be_is_said_of_tcp_alone, .timeout = 
         pair_close(&pair);
     }
 }
+
+/* How many bodies leave while their receiver answers none. */
+static uint32_t sent_unanswered(struct pair *pair)
+{
+    static unsigned char body[100];
+    struct transport_event events[8];
+    uint32_t sent = 0;
+    for (uint32_t turns = 0; turns < 20000; turns++) {
+        const struct transport_message message = {.body = body, .length = sizeof body};
+        sent += transport_send(pair->client.transport, pair->client.peer, &message) == GRADWEIR_OK;
+        transport_poll(pair->client.transport, events, 8);
+        transport_poll(pair->server.transport, events, 8);
+    }
+    return sent;
+}
+
+Test(transport_once, over_tcp_as_few_bodies_are_under_way_as_their_receiver_says, .timeout = 60)
+{
+    for (size_t i = 0; i < pair_setting_count; i++) {
+        struct pair pair;
+        struct transport_settings limits = transport_defaults();
+        limits.along_max = 4;
+        pair_open(&pair, &pair_settings[i], limits);
+        const bool tcp = strcmp(pair_settings[i].lanes, "tcp") == 0;
+        cr_assert_eq(sent_unanswered(&pair), tcp ? 4 : limits.offers_max, "%s",
+                     pair_settings[i].lanes);
+        pair_close(&pair);
+    }
+}
