@@ -164,11 +164,11 @@ run_test() {
     esac
     install_missing
     if [ -n "$long" ]; then
-        # What is mostly waiting, and shows nothing of a compiler, the plain lane shows alone.
+        # What is mostly waiting, and shows nothing of a compiler, other lanes show.
         lane clang 'tidy|model|slow|bench|gpu' --no-tests=error \
-            -E '^(network|devices|kills_.*|trainer_faults|group_.*|collective_.*|transformer|device_check_twin|processes|bad_input)$'
+            -E '^(network|devices|kills_.*|trainer_faults|group_.*|collective_.*|transformer|device_check_(twin|script.*)|processes|bad_input)$'
         lane sanitize 'tidy|slow' --no-tests=error
-        lane sanitize-clang 'tidy|slow' --no-tests=error
+        lane sanitize-clang 'tidy|slow' --no-tests=error -E '^collective_.*$'
         lane thread 'tidy|slow' --no-tests=ignore
     fi
     # Last, so that the closing lines are of the whole plain run.
