@@ -44,10 +44,32 @@ static void tell_core(struct shard_loop *loop, const struct message *message)
                                                  .message = message});
 }
 
+/* A new connection to the coordinator begins with who we are; and so does one that it has mistaken
+ * for an old one. */
+static gradweir_status enlist(struct shard_loop *loop)
+{
+    struct message message = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
+    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
+                                             .protocol_newest = PROTOCOL_VERSION,
+                                             .job = loop->host->options->job,
+                                             .shard = loop->host->index,
+                                             .cold = !loop->shard};
+    if (loop->shard) {
+        message.enlist.epoch = shard_promise(loop->shard);
+        message.enlist.index = shard_ledger(loop->shard)->index;
+        message.enlist.hash = shard_ledger(loop->shard)->hash;
+    }
+    memcpy(message.enlist.instance, loop->instance, sizeof message.enlist.instance);
+    memcpy(message.enlist.address, loop->listener.address, sizeof message.enlist.address);
+    control_send(loop->control, CONTROL_SERVER, &message);
+    return GRADWEIR_OK;
+}
+
 static gradweir_status message_arrived(struct shard_loop *loop, const struct message *message)
 {
     switch (message->kind) {
     case MESSAGE_STOP: loop->stopped = true; return GRADWEIR_OK;
+    case MESSAGE_REJOIN: return enlist(loop);
     case MESSAGE_DENIED:
         return fail((gradweir_status)message->denied.status, "the coordinator says: %s",
                     message->denied.text);
@@ -73,26 +95,6 @@ static gradweir_status message_arrived(struct shard_loop *loop, const struct mes
             tell_core(loop, message);
         return GRADWEIR_OK;
     }
-}
-
-/* A new connection to the coordinator begins with who we are. */
-static gradweir_status enlist(struct shard_loop *loop)
-{
-    struct message message = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
-    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
-                                             .protocol_newest = PROTOCOL_VERSION,
-                                             .job = loop->host->options->job,
-                                             .shard = loop->host->index,
-                                             .cold = !loop->shard};
-    if (loop->shard) {
-        message.enlist.epoch = shard_promise(loop->shard);
-        message.enlist.index = shard_ledger(loop->shard)->index;
-        message.enlist.hash = shard_ledger(loop->shard)->hash;
-    }
-    memcpy(message.enlist.instance, loop->instance, sizeof message.enlist.instance);
-    memcpy(message.enlist.address, loop->listener.address, sizeof message.enlist.address);
-    control_send(loop->control, CONTROL_SERVER, &message);
-    return GRADWEIR_OK;
 }
 
 static gradweir_status turn_control(struct shard_loop *loop, bool *any)

@@ -50,6 +50,7 @@ struct peer {
     struct message_join join; /* JOINING: what waits */
     uint64_t turn;            /* JOINING: smaller came earlier */
     struct message_rank rank; /* of a group; ranks 0: it is none's */
+    bool displaced;           /* NEW again: another connection has enlisted as its shard `index` */
     struct parts *parts;      /* what it holds, once it has told */
 };
 

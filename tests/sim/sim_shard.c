@@ -301,6 +301,8 @@ void server_shard_message(struct sim *sim, uint32_t index, const struct message 
 
     if (message->kind == MESSAGE_DENIED) {
         server_shard_dies(sim, index); /* and is started again */
+    } else if (message->kind == MESSAGE_REJOIN) {
+        server_enlist(sim, index);
     } else if (shard->shard) {
         server_shard(sim, index, &(struct shard_event){.kind = SHARD_MESSAGE, .message = message});
         if (message->kind == MESSAGE_MEMBER && sim->actors[actor_shard(index)].alive)

@@ -166,6 +166,38 @@ Test(order_roster, a_shard_that_comes_back_a_little_behind_hears_what_it_missed)
     bench_end(&b);
 }
 
+/* What a connection said before it broke may come behind what the next one said. */
+Test(order_roster,
+     a_shard_that_a_late_enlist_of_its_last_connection_displaced_is_asked_to_enlist_again)
+{
+    bench_init(&b);
+    bench_start(&b, true);
+    struct message message = {.kind = MESSAGE_ENLIST};
+    message.enlist = (struct message_enlist){1,
+                                             1,
+                                             9,
+                                             1,
+                                             {1},
+                                             "127.0.0.1:2",
+                                             0,
+                                             1,
+                                             order_ledger(b.order)->index,
+                                             order_ledger(b.order)->hash};
+    bench_say(&b, 51, &message);
+    bench_say(&b, 50, &message); /* the late one */
+    bench_event(&b, ORDER_LOST, 2);
+    cr_assert_null(bench_sent(&b, 51, MESSAGE_REJOIN, 0), "50 is there yet");
+    bench_event(&b, ORDER_LOST, 50);
+    cr_assert_not_null(bench_sent(&b, 51, MESSAGE_REJOIN, 0));
+    cr_assert_eq(figures().shards_ready, 1);
+    bench_say(&b, 51, &message);
+    cr_assert_not_null(bench_sent(&b, 51, MESSAGE_MEMBER, 0));
+    cr_assert_eq(figures().shards_ready, 2);
+    bench_event(&b, ORDER_LOST, 51);
+    cr_assert_null(bench_sent(&b, 51, MESSAGE_REJOIN, 0), "nobody is left");
+    bench_end(&b);
+}
+
 Test(order_roster, strangers_and_late_epochs_are_counted_and_change_nothing)
 {
     bench_init(&b);
