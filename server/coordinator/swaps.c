@@ -4,7 +4,9 @@
  *
  *   OPEN --all that are asked have come, or the first one's patience is over--> CLOSED --room is
  *   wanted--> FREE. All that came get the same answer, also when they ask for it again; whoever
- *   comes later, or takes another's place, is told so.
+ *   comes later, or takes another's place, is told so. Of a round whose room was wanted no more is
+ *   kept than how far its meeting had come, so that nobody who comes later still opens it anew, and
+ *   takes the others for dead.
  *
  * A meeting is a round whose number is made here, when it opens. Ranks that only know how many they
  * are wait for all; those that know who is left say so, and are waited for alone. */
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 32, ROUNDS_OF_ONE = 4 };
+enum { ROUNDS = 32, ROUNDS_OF_ONE = 4, PASTS = 256 };
 enum round_state { ROUND_FREE = 0, ROUND_OPEN, ROUND_CLOSED };
 
 struct swap_round {
@@ -32,11 +34,18 @@ struct swap_round {
     } from[RANKS_MAX];
 };
 
+struct swap_past {
+    uint64_t meeting; /* 0: none */
+    uint32_t number;  /* the last round of it that was closed, and whose room was wanted */
+};
+
 struct swaps {
     uint64_t turns;
     bool closed;   /* one in this step: no more, or there would be no room for the actions */
     uint32_t open; /* rounds that are; without one no event walks over all of them */
     struct swap_round rounds[ROUNDS];
+    uint64_t pasts_count; /* ever; the newest are kept */
+    struct swap_past pasts[PASTS];
 };
 
 struct swaps *swaps_new(void)
@@ -147,11 +156,38 @@ static struct swap_round *room(struct swaps *swaps, const char *identity)
     return own < ROUNDS_OF_ONE ? best : NULL;
 }
 
+static struct swap_past *past_of(struct swaps *swaps, uint64_t meeting)
+{
+    for (uint32_t i = 0; i < PASTS; i++)
+        if (swaps->pasts[i].meeting == meeting)
+            return &swaps->pasts[i];
+    return NULL;
+}
+
+static void forget(struct swaps *swaps, const struct swap_round *round)
+{
+    struct swap_past *past = past_of(swaps, round->meeting);
+    if (!past) {
+        past = &swaps->pasts[swaps->pasts_count++ % PASTS];
+        *past = (struct swap_past){.meeting = round->meeting};
+    }
+    if (past->number < round->number)
+        past->number = round->number;
+}
+
+static bool is_past(struct swaps *swaps, const struct message_swap *swap)
+{
+    const struct swap_past *past = swap->meeting != 0 ? past_of(swaps, swap->meeting) : NULL;
+    return past && swap->round <= past->number;
+}
+
 static struct swap_round *open_round(struct order *order, const struct message_swap *swap)
 {
     struct swap_round *round = room(order->swaps, swap->identity);
     if (!round)
         return NULL;
+    if (round->state == ROUND_CLOSED)
+        forget(order->swaps, round);
     become(order->swaps, round, ROUND_OPEN);
     memcpy(round->identity, swap->identity, sizeof round->identity);
     round->number = swap->round;
@@ -210,6 +246,12 @@ void swaps_came(struct order *order, uint32_t peer, const struct message_swap *s
         return;
     }
     struct swap_round *round = find(order->swaps, swap);
+    if (!round && is_past(order->swaps, swap)) {
+        struct message_swapped *late = answer(order, peer, GRADWEIR_ERR_LOST, NULL, swap->instance);
+        late->meeting = swap->meeting;
+        late->round = swap->round;
+        return;
+    }
     if (!round && !(round = open_round(order, swap))) {
         answer(order, peer, GRADWEIR_ERR_FULL, NULL, swap->instance);
         return;

@@ -101,6 +101,31 @@ Test(order_swaps, whoever_asks_again_gets_the_same_answer_and_whoever_comes_late
     cr_assert(told(1, 0) && told(1, 0)->status == GRADWEIR_ERR_LOST && !told(0, 0));
 }
 
+/* Else it would be told that nobody but it has come, and take the others for dead. */
+Test(order_swaps, whoever_comes_late_is_told_even_when_the_round_is_long_forgotten)
+{
+    struct message round = swap_of(0, 2), late = swap_of(1, 2);
+    const uint64_t meeting = meet(2);
+    round.swap.meeting = late.swap.meeting = meeting;
+    round.swap.asked = 1;
+    late.swap.asked = 2;
+    for (uint32_t i = 1; i <= 40; i++) {
+        round.swap.round = i;
+        say(&round);
+        cr_assert(told(0, 0) && told(0, 0)->status == GRADWEIR_OK);
+    }
+    for (uint32_t i = 1; i <= 40; i += 3) {
+        late.swap.round = i;
+        say(&late);
+        cr_assert(told(1, 0) && told(1, 0)->status == GRADWEIR_ERR_LOST);
+        cr_assert(told(1, 0)->meeting == meeting && told(1, 0)->round == i);
+        cr_assert_eq(told(1, 0)->instance, 71);
+    }
+    late.swap.round = 41;
+    say(&late);
+    cr_assert(told(1, 0) && told(1, 0)->status == GRADWEIR_OK);
+}
+
 Test(order_swaps, two_processes_under_one_rank_and_ranks_that_count_otherwise_are_told)
 {
     struct message message = swap_of(0, 2);
