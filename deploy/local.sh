@@ -74,8 +74,8 @@ targets_of() {
         sed '/fuzz_replay/d; s/^\(fuzz_.*\)\.c$/replay_\1/'
 }
 
-# Labels of tests that chance cannot touch: their seeds are fixed, so what fails once is broken.
-fixed='sim|model|vectors'
+# Labels of tests that neither chance nor a busy machine can touch: what fails once is broken, and they run side by side.
+fixed='sim|model|vectors|tidy|gpu'
 
 # both_lines FILE: ctest's closing lines of all runs in it, as one.
 both_lines() {
@@ -97,8 +97,8 @@ lane() {
         return
     fi
     say "testing: $preset"
-    ctest --test-dir "$folder" --output-on-failure -L "^($fixed)\$" ${excluded:+-LE "^($excluded)\$"} --no-tests=ignore 2>&1 |
-        tee "$output" || fine=
+    ctest --test-dir "$folder" --output-on-failure -L "^($fixed)\$" ${excluded:+-LE "^($excluded)\$"} \
+        --parallel "$jobs" "$@" 2>&1 | tee "$output" || fine=
     ctest --test-dir "$folder" --output-on-failure -L '^unit$' --parallel "$jobs" --repeat until-pass:2 "$@" 2>&1 |
         tee -a "$output" || fine=
     # Tests of real processes race with whatever else the machine does: one after the other, and one more try, which the
@@ -109,11 +109,20 @@ lane() {
     summaries+=("$preset: $(both_lines "$output" || echo 'no test has run to its end')")
 }
 
-# simulate LAST
+# simulate LAST: as many runs side by side as there are cores, each with seeds of its own.
 simulate() {
+    local first=1 run runs=() fine=yes
     [ -f tests/sim/CMakeLists.txt ] || return 0
     say "simulating: seeds 1..$1"
-    if build/gradweir-sim --seeds "1..$1"; then
+    for ((run = 1; run <= jobs; run++)); do
+        build/gradweir-sim --seeds "$first..$(($1 * run / jobs))" &
+        runs+=($!)
+        first=$(($1 * run / jobs + 1))
+    done
+    for run in "${runs[@]}"; do
+        wait "$run" || fine=
+    done
+    if [ -n "$fine" ]; then
         summaries+=("simulator: seeds 1..$1 passed")
     else
         failures=$((failures + 1))
@@ -164,11 +173,13 @@ run_test() {
     esac
     install_missing
     if [ -n "$long" ]; then
-        # What is mostly waiting, and shows nothing of a compiler, other lanes show.
+        # What is mostly waiting, or planted faults that must be found, shows nothing of a compiler: other lanes show it.
+        local elsewhere='network|devices|kills_.*|trainer_faults|group_.*|collective_.*|transformer|processes|bad_input|stops|supervise'
+        elsewhere+='|device_check_(twin|script.*)|kernels_have_cases|sim_plants'
         lane clang 'tidy|model|slow|bench|gpu' --no-tests=error \
-            -E '^(network|devices|kills_.*|trainer_faults|group_.*|collective_.*|transformer|device_check_(twin|script.*)|processes|bad_input)$'
+            -E "^($elsewhere)\$"
         lane sanitize 'tidy|slow' --no-tests=error
-        lane sanitize-clang 'tidy|slow' --no-tests=error -E '^collective_.*$'
+        lane sanitize-clang 'tidy|slow|bench' --no-tests=error -E '^collective_.*$'
         lane thread 'tidy|slow' --no-tests=ignore
     fi
     # Last, so that the closing lines are of the whole plain run.

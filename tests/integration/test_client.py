@@ -108,22 +108,41 @@ class Bases(WithServer):
 
 
 class Happenings(WithServer):
+    def undisturbed(self, check_worker):
+        """check_worker(worker, told) with a new worker, and with another one when this one's connections broke meanwhile, which
+        is an event of its own: on a busy machine somebody may be silent for too long. told() is events(worker)."""
+        for tries in range(10):
+            worker, kinds = self.ready(f"worker-{tries}"), []
+
+            def told(most=64):
+                seen, dropped = events(worker, most)
+                kinds.extend(kind for _, kind, _, _ in seen)
+                return seen, dropped
+            try:
+                return check_worker(worker, told)
+            except AssertionError:
+                told(1000)
+                if tries == 9 or not any(kind.endswith("LOST") for kind in kinds):
+                    raise
+
     def test_a_client_tells_what_happened_to_it_in_order(self):
-        worker = self.ready("worker-0")
-        seen, dropped = events(worker)
+        self.undisturbed(self.happenings_of)
+
+    def happenings_of(self, worker, told):
+        seen, dropped = told()
         kinds = [kind for _, kind, _, _ in seen]
         self.assertEqual(kinds[:2], ["CONNECTED", "JOINED"])
         self.assertEqual(sorted(kinds[2:]), ["SHARD_CONNECTED"] * 2)
         self.assertEqual([number for number, _, _, _ in seen], [1, 2, 3, 4])
-        self.assertEqual((dropped, events(worker)[0]), (0, []))
+        self.assertEqual((dropped, told()[0]), (0, []))
         descriptor = lib.gradweir_events_fd(worker.client)
         self.assertEqual(select.select([descriptor], [], [], 0)[0], [])
         worker.gradients[0][2] = math.nan
         self.assertEqual(VERDICTS[worker.push().verdict], "NOT_FINITE")
         self.assertEqual(select.select([descriptor], [], [], 0)[0], [descriptor])
-        (number, kind, _, text), = events(worker)[0]
-        self.assertEqual((number, kind), (5, "PUSH_REFUSED"))
-        self.assertIn("NOT_FINITE w", text)
+        seen, _ = told()
+        self.assertEqual([(number, kind) for number, kind, _, _ in seen], [(5, "PUSH_REFUSED")])
+        self.assertIn("NOT_FINITE w", seen[0][3])
         self.assertEqual(select.select([descriptor], [], [], 0)[0], [])
 
     def test_events_are_bounded_and_what_is_dropped_is_counted(self):
@@ -132,8 +151,10 @@ class Happenings(WithServer):
         for _ in range(70):
             worker.push()
         seen, dropped = events(worker, 1000)
-        self.assertEqual((len(seen), dropped), (64, 4 + 70 - 64))
-        self.assertEqual([number for number, _, _, _ in seen], list(range(11, 75)))
+        last = seen[-1][0]
+        self.assertGreaterEqual(last, 4 + 70)  # what a busy machine adds is told too
+        self.assertEqual((len(seen), dropped), (64, last - 64))
+        self.assertEqual([number for number, _, _, _ in seen], list(range(last - 63, last + 1)))
 
     def test_fenced_and_lost_are_told(self):
         worker = self.ready("worker-0")
