@@ -58,19 +58,24 @@ static void name_it(const struct order *order, struct message_join *join)
     while (find_identity(order, join->identity) < order->ledger.workers_count);
 }
 
-/* The worker's connection is no longer its own. */
-static void detach(struct order *order, uint32_t worker)
+static void release(struct order *order, uint32_t number, uint32_t displaced)
 {
-    for (uint32_t r = 0; r < order->workers[worker].ranks; r++) {
-        struct peer *rank = roster_find(order, order->workers[worker].rank_peers[r]);
-        if (rank)
-            rank->state = PEER_NEW;
-        order->workers[worker].rank_peers[r] = 0;
-    }
-    struct peer *old = roster_find(order, order->workers[worker].peer);
+    struct peer *old = roster_find(order, number);
     if (old) {
         old->state = PEER_NEW;
+        old->displaced = displaced;
     }
+}
+
+/* The worker's connections are no longer its own. `displaced` is PEER_WORKER if others of the same
+ * processes take their places: one that comes late may be dead. */
+static void detach(struct order *order, uint32_t worker, uint32_t displaced)
+{
+    for (uint32_t r = 0; r < order->workers[worker].ranks; r++) {
+        release(order, order->workers[worker].rank_peers[r], displaced);
+        order->workers[worker].rank_peers[r] = 0;
+    }
+    release(order, order->workers[worker].peer, displaced);
     order->workers[worker].peer = 0;
     order->workers[worker].told = false;
     sets_worker(order, worker);
@@ -85,7 +90,7 @@ static void fence(struct order *order, uint32_t index)
     if (order->workers[index].peer != 0)
         roster_deny(order, order->workers[index].peer, GRADWEIR_ERR_FENCED,
                     "another process has joined under this identity");
-    detach(order, index);
+    detach(order, index, PEER_FREE);
     joins_leave(order, index, LEAVE_REPLACED);
 }
 
@@ -186,13 +191,14 @@ bool joins_take(struct order *order, struct peer *peer)
         return false;
     }
     if (live && memcmp(known->nonce, join->nonce, NONCE_BYTES) == 0)
-        detach(order, index);
+        detach(order, index, PEER_WORKER);
     else {
         if (live)
             fence(order, index);
         append_join(order, index, join);
     }
     peer->state = PEER_WORKER;
+    peer->displaced = PEER_FREE;
     peer->index = index;
     order->workers[index].peer = peer->number;
     order->workers[index].told = false;
@@ -237,6 +243,7 @@ void joins_came(struct order *order, struct peer *peer, const struct message_joi
         }
     }
     peer->state = PEER_JOINING;
+    peer->displaced = PEER_FREE;
     order->joining = true;
     peer->turn = ++order->tickets;
     peer->join = *join;
@@ -374,7 +381,7 @@ void joins_leave(struct order *order, uint32_t index, uint32_t cause)
     order_append(order, &record);
     if (order->workers[index].ranks)
         ranks_left(order, index, cause);
-    detach(order, index);
+    detach(order, index, PEER_FREE);
     order->workers[index].ranks = 0;
     order->workers[index].asked = order->workers[index].granted = 0;
     sets_worker(order, index);

@@ -176,9 +176,9 @@ static void note(struct order *order, struct peer *peer, const struct message_en
     struct peer *old = roster_find(order, member->peer);
     if (old) { /* it has noticed before us that its connection broke, or is its process' heir */
         old->state = PEER_NEW;
-        old->displaced = true;
+        old->displaced = PEER_SHARD;
     }
-    peer->displaced = false;
+    peer->displaced = PEER_FREE;
     memcpy(member->instance, enlist->instance, NONCE_BYTES);
     memcpy(member->address, enlist->address, sizeof member->address);
     peer->state = PEER_SHARD;
@@ -220,17 +220,6 @@ void members_enlist(struct order *order, struct peer *peer, const struct message
     member->known = true;
 }
 
-/* What a connection said before it broke may come behind what the next one said. Then the dead one
- * has displaced the living, which believes that it is enlisted. */
-static void ask_displaced(struct order *order, uint32_t index)
-{
-    for (uint32_t i = 0; i < order->peers_max; i++) {
-        const struct peer *peer = &order->peers[i];
-        if (peer->state == PEER_NEW && peer->displaced && peer->index == index)
-            order_send(order, peer->number, MESSAGE_REJOIN);
-    }
-}
-
 void members_lost(struct order *order, uint32_t index)
 {
     order->members[index].peer = 0;
@@ -238,7 +227,7 @@ void members_lost(struct order *order, uint32_t index)
     order->members[index].promised = order->members[index].sealed = false;
     if (order->phase == PHASE_ACT)
         order_say(order, "shard %u is lost: nothing is admitted until it is back", index);
-    ask_displaced(order, index);
+    roster_ask_displaced(order, PEER_SHARD, index);
 }
 
 void members_bodies(struct order *order)

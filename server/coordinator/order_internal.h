@@ -50,7 +50,7 @@ struct peer {
     struct message_join join; /* JOINING: what waits */
     uint64_t turn;            /* JOINING: smaller came earlier */
     struct message_rank rank; /* of a group; ranks 0: it is none's */
-    bool displaced;           /* NEW again: another connection has enlisted as its shard `index` */
+    uint32_t displaced;       /* SHARD, WORKER: NEW again, for another connection came as `index` */
     struct parts *parts;      /* what it holds, once it has told */
 };
 
@@ -248,6 +248,10 @@ struct peer *roster_take(struct order *order, uint32_t number); /* NULL: full */
 void roster_deny(struct order *order, uint32_t peer, int32_t status, const char *text);
 void roster_page(struct order *order, struct peer *peer, const struct message_page *page);
 void roster_lost(struct order *order, uint32_t number);
+/* What a connection said before it broke may come behind what the next one said. Then the dead one
+ * has displaced the living, which believes that it is taken for its worker (or shard) yet: when the
+ * dead one is lost, the living is asked to say it again. */
+void roster_ask_displaced(struct order *order, uint32_t was, uint32_t index);
 void roster_leases(struct order *order);
 /* Whether we speak a protocol that a peer of these speaks; else fail_reason names all four. */
 bool roster_protocol(uint32_t oldest, uint32_t newest);

@@ -237,6 +237,7 @@ static void take_all(struct order *order, struct peer **ranks, uint32_t count)
     worker->byes = 0;
     for (uint32_t r = 0; r < count; r++) {
         ranks[r]->state = PEER_WORKER;
+        ranks[r]->displaced = PEER_FREE;
         ranks[r]->index = ranks[0]->index;
         ranks[r]->rank.incarnation = order->ledger.workers[ranks[0]->index].incarnation;
         worker->rank_peers[r] = ranks[r]->number;

@@ -120,6 +120,15 @@ void roster_page(struct order *order, struct peer *peer, const struct message_pa
 
 /* Losses. */
 
+void roster_ask_displaced(struct order *order, uint32_t was, uint32_t index)
+{
+    for (uint32_t i = 0; i < order->peers_max; i++) {
+        const struct peer *peer = &order->peers[i];
+        if (peer->state == PEER_NEW && peer->displaced == was && peer->index == index)
+            order_send(order, peer->number, MESSAGE_REJOIN);
+    }
+}
+
 void roster_lost(struct order *order, uint32_t number)
 {
     struct peer *peer = roster_find(order, number);
@@ -133,6 +142,7 @@ void roster_lost(struct order *order, uint32_t number)
     if (order->parts_peer == number)
         order->parts_peer = 0;
     swaps_lost(order, number);
+    const bool own = peer->state == PEER_WORKER && ranks_own(order, peer);
     if (peer->state == PEER_WORKER && peer->rank.ranks > 0) {
         ranks_lost(order, peer);
     } else if (peer->state == PEER_WORKER && order->workers[peer->index].peer == number) {
@@ -141,6 +151,8 @@ void roster_lost(struct order *order, uint32_t number)
         order->workers[peer->index].lost_ns = order->now_ns;
         sets_worker(order, peer->index);
     }
+    if (own)
+        roster_ask_displaced(order, PEER_WORKER, peer->index);
     ranks_forget(peer);
     peer->state = PEER_FREE;
 }

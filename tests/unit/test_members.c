@@ -97,3 +97,33 @@ Test(members, memory_of_an_older_promise_or_another_log_is_refused)
     cr_assert_not_null(bench_sent(&b, 52, MESSAGE_DENIED, 0), "another log");
     bench_end(&b);
 }
+
+/* What a connection said before it broke may come behind what the next one said. */
+Test(members, a_worker_that_a_late_join_of_its_last_connection_displaced_is_asked_to_join_again)
+{
+    start(1);
+    bench_join_as(&b, 201, 'a', 1); /* its connection of now; it computes, and says nothing */
+    bench_join_as(&b, 101, 'a', 1); /* the late one */
+    cr_assert_null(bench_sent(&b, 201, MESSAGE_REJOIN, 0), "101 is there yet");
+    bench_event(&b, ORDER_LOST, 101);
+    cr_assert_not_null(bench_sent(&b, 201, MESSAGE_REJOIN, 0));
+    bench_join_as(&b, 201, 'a', 1);
+    cr_assert_not_null(bench_sent(&b, 201, MESSAGE_JOINED, 0));
+    bench_tick(&b, 2 * b.options.lease_ns);
+    cr_assert_eq(bench_records(&b, RECORD_LEAVE), 0);
+    bench_event(&b, ORDER_LOST, 201);
+    cr_assert_null(bench_sent(&b, 101, MESSAGE_REJOIN, 0), "nobody is left");
+    bench_end(&b);
+}
+
+Test(members, whoever_was_fenced_off_or_has_left_is_asked_nothing)
+{
+    start(1);
+    bench_join_as(&b, 201, 'a', 7); /* another process under its name */
+    bench_event(&b, ORDER_LOST, 201);
+    cr_assert_null(bench_sent(&b, 101, MESSAGE_REJOIN, 0));
+    bench_say(&b, 102, &(struct message){.kind = MESSAGE_BYE, .bye = {.name = bench_name(1, 0)}});
+    bench_event(&b, ORDER_LOST, 102);
+    cr_assert_eq(b.actions.count, 0);
+    bench_end(&b);
+}

@@ -27,9 +27,11 @@ static void end(void)
 
 TestSuite(order_ranks, .init = start, .fini = end);
 
+static uint32_t peers_from = 110;
+
 static uint32_t peer_of(uint32_t rank)
 {
-    return 110 + rank;
+    return peers_from + rank;
 }
 
 static void say_join(uint32_t rank, uint32_t role)
@@ -252,6 +254,30 @@ Test(order_ranks, a_missing_rank_that_comes_back_goes_on_where_it_was)
     describe(1, &one);
     bodies_land(&place);
     cr_assert_eq(bench_records(&bench, RECORD_ADMIT), 1);
+}
+
+/* What a connection said before it broke may come behind what the next one said. */
+Test(order_ranks, a_rank_that_a_late_join_of_its_last_connection_displaced_is_asked_to_join_again)
+{
+    const uint64_t rest = bench.model->elements - 100;
+    group_here();
+    peers_from = 120; /* its connection of now */
+    join_rank(1, 2);
+    tell(1, 2, 100, rest);
+    cr_assert_not_null(bench_sent(&bench, 121, MESSAGE_JOINED, 0));
+    peers_from = 110;
+    join_rank(1, 2); /* the late one */
+    cr_assert_not_null(bench_sent(&bench, 111, MESSAGE_JOINED, 0));
+    bench_event(&bench, ORDER_LOST, 111);
+    cr_assert_not_null(bench_sent(&bench, 121, MESSAGE_REJOIN, 0));
+    cr_assert_null(bench_sent(&bench, 110, MESSAGE_REJOIN, 0), "it is there");
+    peers_from = 120;
+    join_rank(1, 2);
+    cr_assert_not_null(bench_sent(&bench, 110, MESSAGE_JOINED, 0));
+    cr_assert_not_null(bench_sent(&bench, 121, MESSAGE_JOINED, 0));
+    bench_tick(&bench, 2 * bench.options.lease_ns);
+    cr_assert_eq(bench_records(&bench, RECORD_LEAVE), 0);
+    cr_assert_eq(bench_records(&bench, RECORD_JOIN), 2);
 }
 
 static bool says(const char *sentence)

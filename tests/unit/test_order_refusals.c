@@ -101,3 +101,26 @@ Test(order_refusals, who_has_lost_a_place_waits_for_another_where_others_are_tur
     cr_assert(place && place->place.name.sequence == 2, "the next room is its");
     bench_end(&b);
 }
+
+/* The library refuses them; whoever writes messages of his own gets a weight like any other. */
+Test(order_refusals, samples_that_make_no_sense_have_a_weight_that_is_finite_and_no_zero)
+{
+    const uint64_t samples[] = {0, UINT64_C(1) << 63, UINT64_MAX};
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+        struct message_place place;
+        bench_init(&b);
+        bench_start(&b, true);
+        cr_assert(bench_place(&b, 0, 2, &place));
+        struct message_describe head = bench_head(&b, &place);
+        head.samples = samples[i];
+        bench_describe(&b, &head);
+        const struct message_landed body = bench_body(&head);
+        for (uint32_t shard = 0; shard < 2; shard++)
+            bench_landed(&b, shard, &body);
+        const struct record *admit = bench_record(&b, RECORD_ADMIT);
+        cr_assert_not_null(admit);
+        cr_assert(admit->admit.sample_weight >= 1 && admit->admit.sample_weight < 1e20, "%g",
+                  (double)admit->admit.sample_weight);
+        bench_end(&b);
+    }
+}
