@@ -337,6 +337,7 @@ gradweir_status group_connect(struct gradweir_ranks *group)
     if (status == GRADWEIR_OK)
         status = bind(group, client);
     if (status != GRADWEIR_OK) {
+        group->fenced |= status == GRADWEIR_ERR_FENCED;
         gradweir_close(client);
         return status;
     }

@@ -66,7 +66,7 @@ struct gradweir_ranks {
     uint32_t met_names[GRADWEIR_RANKS_MAX], met; /* as of the last meeting */
     uint64_t meeting;
     uint32_t shrunk;
-    bool broken, left_out;
+    bool broken, left_out, fenced;
     uint32_t waiting;
     uint64_t step, version;
 

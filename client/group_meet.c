@@ -3,7 +3,12 @@
  *   join ------------> meeting of all --+
  *   pull, others wait > meeting of the present ones and those --+--> linked, connected --> whole
  *   renew, left out --> meeting, until the others come to it ---+           ^         |
- *   renew, else ------> shrink: those that a roll-call finds ---------------+      broken */
+ *   renew, else ------> shrink: those that a roll-call finds ---------------+      broken
+ *
+ * A rank that is slow by seconds may come to a meeting, or to a roll-call, when it is over, and go
+ * on by itself: two groups of one name. Whichever joins the coordinator last fences the other off,
+ * and who is fenced off is left out: it waits for the other to take it in, so they come together. A
+ * group that lacks nobody was fenced off by another start of the job: it is out for good. */
 #include "client/group_internal.h"
 
 #include "common/clock.h"
@@ -169,7 +174,7 @@ gradweir_status group_meet(struct gradweir_ranks *group, uint32_t asked, uint64_
     TRY(count_alike(group));
     if (group->tensors)
         TRY(group_connect(group));
-    group->broken = group->left_out = false;
+    group->broken = group->left_out = group->fenced = false;
     return GRADWEIR_OK;
 }
 
@@ -184,6 +189,14 @@ static void renumber(struct gradweir_ranks *group)
         group->names[i] = group->met_names[info.names[i]];
 }
 
+/* Whether another group of this name has taken the coordinator from this one. */
+static void see_fence(struct gradweir_ranks *group)
+{
+    if (group->client && gradweir_progress(group->client) == GRADWEIR_ERR_FENCED)
+        group->fenced = true;
+    group->left_out |= group->fenced && group->count < group->client_options.ranks;
+}
+
 static gradweir_status shrink(struct gradweir_ranks *group)
 {
     struct collective_info info;
@@ -194,6 +207,9 @@ static gradweir_status shrink(struct gradweir_ranks *group)
     TRY(collective_shrink(group->ranks));
     renumber(group);
     group->shrunk++;
+    if (group->fenced)
+        return fail(GRADWEIR_ERR_FENCED, "another group has joined as %.60s",
+                    group->client_options.identity);
     if (group->tensors)
         TRY(group_connect(group));
     return GRADWEIR_OK;
@@ -207,6 +223,7 @@ gradweir_status gradweir_group_renew(gradweir_ranks *group)
     if (group->said_count)
         return fail(GRADWEIR_ERR_UNSUPPORTED, "renew: nobody else has the parts of the ranks that "
                                               "are missing: leave, and join anew");
+    see_fence(group);
     if (group->left_out)
         return group_meet(group, 0, group->timeout_ns);
     if (!group->ranks)
@@ -214,5 +231,6 @@ gradweir_status gradweir_group_renew(gradweir_ranks *group)
     const gradweir_status status = shrink(group);
     group->broken = status != GRADWEIR_OK;
     group_note(group, status);
+    see_fence(group);
     return group->left_out ? group_meet(group, 0, group->timeout_ns) : status;
 }

@@ -32,7 +32,8 @@ struct learner_group {
 static gradweir_status renew(struct learner_group *own, gradweir_status status)
 {
     for (int i = 0; i < RENEWALS_MAX; i++) {
-        if (status != GRADWEIR_ERR_LOST && status != GRADWEIR_ERR_TIMEOUT)
+        if (status != GRADWEIR_ERR_LOST && status != GRADWEIR_ERR_TIMEOUT &&
+            (status != GRADWEIR_ERR_FENCED || i > 0)) /* the others may go on without this rank */
             return status;
         if (channel_is_over(own->channel, 1))
             return GRADWEIR_ERR_STOPPED;

@@ -14,12 +14,13 @@ class GroupOptions(c.Structure):
 class Threaded:
     """A rank in a thread of this process: for what group_rank.c would not do."""
 
-    def __init__(self, address, rank, ranks, size=3000):
+    def __init__(self, address, rank, ranks, size=3000, timeout_ms=HANG_S * 1000, patience_ms=5000):
         self.client, self.options, self.group = library.Options(), GroupOptions(), c.c_void_p()
         lib.gradweir_options_default_sized(c.byref(self.client), c.c_size_t(c.sizeof(self.client)))
         lib.gradweir_group_options_default_sized(c.byref(self.options), c.c_size_t(c.sizeof(self.options)))
         self.client.address, self.client.identity, self.client.rank, self.client.ranks = address.encode(), b"group", rank, ranks
-        self.client.connect_timeout_ms = self.options.timeout_ms = HANG_S * 1000
+        self.client.connect_timeout_ms = HANG_S * 1000
+        self.options.timeout_ms, self.options.patience_ms = timeout_ms, patience_ms
         self.options.client = c.cast(c.byref(self.client), c.c_void_p)
         self.parameters, self.gradient = (c.c_float * size)(), (c.c_float * size)(*[1.0] * size)
         self.receipt = library.Receipt()
@@ -40,6 +41,13 @@ class Threaded:
 
     def push(self):
         return lib.gradweir_group_push(self.group, c.c_uint64(4), c.byref(self.receipt))
+
+    def renew(self):
+        return lib.gradweir_group_renew(self.group)
+
+    def leave(self):
+        lib.gradweir_group_leave(self.group)
+        self.group = c.c_void_p()
 
     def barrier(self):
         return lib.gradweir_group_barrier(self.group)

@@ -274,6 +274,45 @@ def differs():
         assert server.close() == 0
 
 
+def fenced():
+    """Two groups of one name: the one that joined last goes on. The other is out for good if it lacks nobody; else some of its
+    ranks may have gone on without it, and it waits to be taken in."""
+    def pair():
+        ranks = [Threaded(server.address, r, 2, timeout_ms=8000, patience_ms=2000) for r in range(2)]
+        for call in ("join", "bind", "offer", "pull"):
+            told = threads(*(getattr(rank, call) for rank in ranks))
+            assert all(status == 0 for status, _ in told), told
+        return ranks
+
+    with Server(*MOMENTUM) as server:
+        old, one, other = pair(), *pair()
+        for call in ("pull", "renew", "renew"):
+            told = threads(*(getattr(rank, call) for rank in old))
+            print("   ", told[0][1])
+            assert all(status == -6 for status, _ in told), told
+        for rank in old:
+            rank.leave()
+        assert [status for status, _ in threads(one.pull, other.pull)] == [0, 0], "they have not noticed"
+        other.leave()
+        assert one.pull() < 0 and one.renew() == 0 and one.pull() == 0, "it goes on by itself"
+        later = Threaded(server.address, 0, 1)
+        assert later.join() == 0 and later.bind() == 0 and later.pull() == 0
+        (status, told), = threads(one.pull)
+        assert status == -6, f"{status}: {told}"
+        (status, told), = threads(one.renew)
+        print("   ", told)
+        assert status == -2 and "rank 1 of 2 of group never came" in told, f"{status}: {told}"
+        assert later.pull() == 0 and later.push() == 0, "it is not fenced off in its turn"
+        later.leave()
+        other = Threaded(server.address, 1, 2)
+        told = threads(lambda: until(lambda: one.renew() == 0), lambda: other.join() or other.bind())
+        assert told[1][0] == 0, told
+        assert [status for status, _ in threads(one.pull, other.pull)] == [0, 0]
+        for rank in (one, other):
+            rank.leave()
+        assert server.close() == 0
+
+
 def mistaken():
     """A bind that a caller got wrong, before anybody heard of it, may be tried again."""
     with Server(*MOMENTUM) as server:
@@ -333,7 +372,7 @@ def trains(seeds=(1,)):
 
 
 CASES = {"equal": equal, "parts": parts, "killed": killed, "stopped": stopped, "again": again, "refused": refused, "differs": differs,
-         "mistaken": mistaken, "strange": strange, "trains": trains}
+         "fenced": fenced, "mistaken": mistaken, "strange": strange, "trains": trains}
 
 
 def main():

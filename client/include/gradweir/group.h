@@ -160,9 +160,11 @@ GRADWEIR_API gradweir_status gradweir_group_accumulate(gradweir_ranks *group, ui
 GRADWEIR_API gradweir_status gradweir_group_push(gradweir_ranks *group, uint64_t samples,
                                                  gradweir_receipt *receipt);
 
-/* After ERR_TIMEOUT or ERR_LOST: the group goes on with those who are there, under new places, with
- * parts cut anew; what was accumulated here is kept. A rank that was left out waits until the
- * others take it in. Pull before the next push. What was under way is applied on all servers or on
+/* After ERR_TIMEOUT, ERR_LOST or ERR_FENCED: the group goes on with those who are there, under new
+ * places, with parts cut anew; what was accumulated here is kept. A rank that was left out waits
+ * until the others take it in; so do all of a group that lacks some rank and was fenced off by
+ * another of its name (slow ranks may have gone on by themselves). One that lacks nobody is out for
+ * good: ERR_FENCED. Pull before the next push. What was under way is applied on all servers or on
  * none: only the receipt of a push that failed by ERR_LOST may be unknown. */
 GRADWEIR_API gradweir_status gradweir_group_renew(gradweir_ranks *group);
 
