@@ -110,18 +110,21 @@ static void print_worker(const char *worker)
 
 static void print_shard(const char *shard)
 {
-    char address[96], transport[40];
+    char address[96], transport[40], memory[40];
     const double mib = 1024.0 * 1024.0;
     json_text(json_member(shard, "address"), address, sizeof address);
     json_text(json_member(shard, "transport"), transport, sizeof transport);
+    json_text(json_member(shard, "device_memory"), memory, sizeof memory);
+    const bool gpu = memory[0] && strcmp(memory, "none") != 0;
     const char *word = !json_true(json_member(shard, "here"))    ? "away"
                        : !json_true(json_member(shard, "ready")) ? "starting"
                                                                  : "ready";
-    printf("  shard %-4" PRIu64 " %-20s %-8s %s  version %" PRIu64 "  log %" PRIu64
+    printf("  shard %-4" PRIu64 " %-20s %-8s %s%s%s  version %" PRIu64 "  log %" PRIu64
            "  step %.2f ms  in %.1f MiB  out %.1f MiB\n",
-           number(shard, "shard"), address, word, transport, number(shard, "version"),
-           number(shard, "logged"), (double)number(shard, "step_ns") * 1e-6,
-           (double)number(shard, "bytes_in") / mib, (double)number(shard, "bytes_out") / mib);
+           number(shard, "shard"), address, word, transport, gpu ? ", GPU " : "", gpu ? memory : "",
+           number(shard, "version"), number(shard, "logged"),
+           (double)number(shard, "step_ns") * 1e-6, (double)number(shard, "bytes_in") / mib,
+           (double)number(shard, "bytes_out") / mib);
 }
 
 static void print_waits(const char *page)

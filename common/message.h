@@ -303,7 +303,8 @@ struct message_pulse {
                            SUMMED */
     uint64_t step_ns;   /* time of the last whole step */
     uint64_t dropped;   /* heads refused since start */
-    char transport[32]; /* what peers use: "posix", "tcp", "posix+tcp", "none" */
+    char transport[32]; /* what peers use: "posix", "tcp", "posix+tcp", "none"; where a GPU
+                           computes, " resident" or " mapped": where its floats are */
 };
 
 /* The epoch is the message's own. */

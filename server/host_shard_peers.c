@@ -64,6 +64,7 @@ void shard_loop_describe(struct shard_loop *loop, struct message_pulse *pulse)
                        : loop->tcp              ? "tcp"
                        : loop->other            ? "other"
                                                 : "none";
+    const char *memory = !loop->device_sums ? "" : loop->mirror.memory ? " resident" : " mapped";
     memset(pulse->transport, 0, sizeof pulse->transport);
-    strcpy(pulse->transport, text);
+    snprintf(pulse->transport, sizeof pulse->transport, "%s%s", text, memory);
 }

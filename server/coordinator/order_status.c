@@ -112,6 +112,20 @@ static void put_workers(struct page *page, const struct order *order)
     page_put(page, "]");
 }
 
+/* The PULSE's text is one word, or two. */
+static void put_ways(struct page *page, const struct message_pulse *pulse)
+{
+    char transport[sizeof pulse->transport + 1] = {0};
+    memcpy(transport, pulse->transport, sizeof pulse->transport);
+    char *memory = strchr(transport, ' ');
+    if (memory)
+        *memory++ = '\0';
+    page_put(page, "\"transport\":");
+    page_quoted(page, transport);
+    page_put(page, ",\"device_memory\":");
+    page_quoted(page, memory ? memory : "none");
+}
+
 static void put_shards(struct page *page, const struct order *order, int64_t now_ns)
 {
     page_put(page, ",\"shards\":[");
@@ -122,14 +136,12 @@ static void put_shards(struct page *page, const struct order *order, int64_t now
         page_put(page,
                  ",\"here\":%s,\"ready\":%s,\"logged\":%" PRIu64 ",\"version\":%" PRIu64
                  ",\"silence_ms\":%" PRId64 ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64
-                 ",\"step_ns\":%" PRIu64 ",\"transport\":",
+                 ",\"step_ns\":%" PRIu64 ",",
                  member->peer != 0 ? "true" : "false", member->ready ? "true" : "false",
                  order->logged[i], member->stepped,
                  member->known ? (now_ns - member->seen_ns) / 1000000 : -1, member->pulse.bytes_in,
                  member->pulse.bytes_out, member->pulse.step_ns);
-        char transport[sizeof member->pulse.transport + 1] = {0};
-        memcpy(transport, member->pulse.transport, sizeof member->pulse.transport);
-        page_quoted(page, transport);
+        put_ways(page, &member->pulse);
         page_put(page, "}");
     }
     page_put(page, "]");

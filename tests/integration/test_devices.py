@@ -4,6 +4,7 @@ the GPU's own C code on a CUDA runtime that is the processor (tests/gpu/runtime_
 
     GRADWEIR_BUILD=build python3 tests/integration/test_devices.py       # or: ctest --test-dir build -R ^devices
 """
+import json
 import os
 import random
 import re
@@ -12,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from library import BUILD, HANG_S, READER, VERDICTS, Failed, Server, Worker
+from library import BUILD, HANG_S, READER, VERDICTS, Failed, Server, Worker, until
 
 SIZES = (("a", 70001), ("b", 3), ("c", 70000))
 PINNED = {"program": os.path.join("tests", "pinned_server")}
@@ -32,9 +33,9 @@ RULES = (("--optimizer", "adam", "--learning-rate", "0.01", "--window", "1", "--
 class Patient(Worker):
     """Waits as long as its server lives, and not for one that has ended to come back."""
 
-    def __init__(self, server):
+    def __init__(self, server, **how):
         self.server = server
-        super().__init__(server.address, "w", SIZES)
+        super().__init__(server.address, "w", SIZES, **how)
 
     def wait(self, ticket, timeout_ms=1000 * HANG_S):
         end = time.monotonic() + timeout_ms / 1000
@@ -67,6 +68,14 @@ def train(server, steps=8, digests=None):
     return version, digest
 
 
+def used(server):
+    """Where shards say on the status page that their device's floats are."""
+    reader = Worker(server.address, "status", SIZES, role=READER)
+    shards = until(lambda: [s for s in json.loads(reader.status())["shards"] if s["transport"] != ""])
+    reader.close()
+    return {shard["device_memory"] for shard in shards} - {"none"}
+
+
 class Clothed(unittest.TestCase):
     def test_a_device_gives_the_bits_of_the_cpu_wherever_it_works(self):
         for rule in RULES:
@@ -78,6 +87,7 @@ class Clothed(unittest.TestCase):
                                           ((*MAPPED, *SUPERVISED), TWIN, "in pinned memory")):
                 with Server(*rule, *words, **program) as server:
                     self.assertEqual(train(server), expected, (rule, words))
+                    self.assertEqual(used(server), set(words) & {"resident", "mapped"})
                     self.assertIn(where, server.lines())
                     self.assertEqual(server.close(), 0)
 
@@ -88,12 +98,17 @@ class Clothed(unittest.TestCase):
             self.assertRegex(server.lines(), "in pinned memory, not in its own .* are more than it has")
             self.assertEqual(server.close(), 0)
         with Server(*RULES[0], *RESIDENT, **small) as server:
-            worker = Patient(server)
-            with self.assertRaises(Failed):
-                worker.bind().offer(1000)
-            self.assertNotEqual(server.process.wait(HANG_S), 0)
+
+            def tells_its_layout():  # whose server ends at that, and bind waits for it as long as it may
+                with self.assertRaises(Failed):
+                    worker = Patient(server, timeout_ms=3000)
+                    try:
+                        worker.bind().offer(1000)
+                    finally:
+                        worker.close()
+                return server.process.poll()  # 0 is not what is waited for
+            until(tells_its_layout)
             self.assertIn("shard 0: cuda: ", server.lines())
-            worker.close()
 
     def test_a_lost_device_ends_the_server_with_its_reason(self):
         with Server(*RULES[0], "--device", "cuda", environment={"PINNED_JOBS_GOOD": "5"}, **PINNED) as server:
