@@ -162,6 +162,7 @@ struct ucx_peer {
     char reason[TRANSPORT_REASON_SIZE];
     char address[64];
 
+    bool unpaced;       /* unpace() was called since it is there */
     uint64_t portion;   /* 0: not looked up yet */
     uint32_t in_flight; /* sends whose SENT has not been polled */
     uint32_t sending;   /* sends that UCX has, or that are lent */

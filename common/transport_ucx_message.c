@@ -7,6 +7,8 @@
  * bounds how much of that there can be. */
 #include "common/transport_ucx.h"
 
+#include "common/unpace.h"
+
 #include <string.h>
 
 static void writable_check(struct ucx_peer *peer)
@@ -146,6 +148,10 @@ gradweir_status ucx_send(struct transport *transport, uint64_t number,
     if (peer->credits == 0 || peer->in_flight == ucx->settings.in_flight_max) {
         peer->blocked = true;
         return GRADWEIR_ERR_AGAIN;
+    }
+    if (!peer->unpaced && message->length >= ucx->settings.rendezvous_bytes) {
+        peer->unpaced = true;
+        unpace(ucx->fd);
     }
     struct ucx_send *send = send_new(peer, message);
     const bool rendezvous = !send->lent && waits(peer, message);
