@@ -93,6 +93,7 @@ gradweir_status gradweir_open(const gradweir_options *options, gradweir_client *
     made->events_fd = -1;
     log_init(&made->log, LOG_WARN, 2);
     pthread_mutex_init(&made->lock, NULL);
+    idle_init(&made->idle, UINT64_MAX);
     const gradweir_status status = open_all(made, &whole);
     if (status != GRADWEIR_OK) {
         gradweir_close(made);
@@ -137,6 +138,7 @@ void gradweir_close(gradweir_client *client)
     if (client->events_fd >= 0)
         close(client->events_fd);
     pthread_mutex_destroy(&client->lock);
+    idle_deinit(&client->idle);
     free(client);
 }
 

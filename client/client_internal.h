@@ -23,6 +23,7 @@
 
 #include "client/session.h"
 #include "common/arithmetic.h"
+#include "common/idle.h"
 #include "common/keys.h"
 #include "common/log.h"
 #include "common/model.h"
@@ -173,6 +174,7 @@ struct gradweir_client {
     uint32_t numbers_count;  /* reported */
     struct report_number numbers[REPORT_MAX];
 
+    struct idle idle; /* of whoever waits, with the lock held */
     pthread_mutex_t lock;
     pthread_t helper;
     bool helper_started;

@@ -3,7 +3,6 @@
 #include "client/client_encode.h"
 
 #include "common/clock.h"
-#include "common/idle.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -329,7 +328,7 @@ void client_sleep(struct gradweir_client *client, uint64_t deadline_ns)
 gradweir_status client_wait_until(struct gradweir_client *client, client_ready ready, uint64_t what,
                                   uint64_t deadline_ns)
 {
-    for (struct idle idle = {.yields = 0};;) {
+    for (idle_anew(&client->idle);;) {
         const bool any = client_turn(client);
         if (ready(client, what))
             return GRADWEIR_OK;
@@ -337,7 +336,7 @@ gradweir_status client_wait_until(struct gradweir_client *client, client_ready r
             return fail(client->failed, "%s: %s", client->address, client->failed_text);
         if (deadline_passed(clock_now_ns(), deadline_ns))
             break;
-        if (!idle_again(&idle, any))
+        if (!idle_again(&client->idle, any))
             client_sleep(client, deadline_ns);
     }
     char text[256] = "";

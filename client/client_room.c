@@ -3,7 +3,6 @@
 #include "client/client_encode.h"
 
 #include "common/clock.h"
-#include "common/idle.h"
 
 /* The open member whose chunk begins at this byte of a body, or MEMBERS_MAX; and its length. */
 static uint32_t member_at(const struct gradweir_client *client, uint64_t offset, uint64_t chunk,
@@ -32,7 +31,7 @@ static gradweir_status room_wait(struct gradweir_client *client, uint32_t member
 {
     void *at;
     const uint64_t end = clock_now_ns() + patience_ns;
-    for (struct idle idle = {.yields = 0};;) {
+    for (idle_anew(&client->idle);;) {
         const struct session_member *to = &client->session.members[member];
         if (to->state != MEMBER_OPEN || client->failed != GRADWEIR_OK)
             return GRADWEIR_ERR_LOST;
@@ -46,7 +45,7 @@ static gradweir_status room_wait(struct gradweir_client *client, uint32_t member
         const bool any = client_turn(client);
         if (clock_now_ns() >= end)
             return GRADWEIR_ERR_AGAIN;
-        if (!idle_again(&idle, any))
+        if (!idle_again(&client->idle, any))
             client_sleep(client, end);
     }
 }

@@ -154,7 +154,7 @@ const struct setting settings_server[] = {
     BYTES("chunk_bytes", "1MiB", 4096, GIB, NULL, "a body travels in pieces of this size"),
     WHOLE("in_flight", false, "4", 1, 256, NULL, "pieces under way per peer"),
     WAIT("spin", false, "auto", 0, SECOND, "auto",
-         "poll so long before sleeping; auto: 0 when threads outnumber cores"),
+         "look for messages so long before sleeping; auto: 50us, while nobody else wants the core"),
     WHOLE(
         "shard_threads", false, "auto", 1, 64, "auto",
         "threads that compute for one shard; auto: its part of the cores, at most 8; 1 where they "

@@ -29,7 +29,6 @@ struct transport_settings transport_defaults(void)
         .offers_max = 32,
         .memories_max = 64,
         .rendezvous_bytes = 64 * 1024,
-        .spin_us = 0,
         .handshake_ms = 5000,
         .keepalive_s = 3,
     };
@@ -53,7 +52,6 @@ gradweir_status transport_open(const struct transport_settings *settings,
     TRY(check("offers_max", settings->offers_max, 1, 1024));
     TRY(check("memories_max", settings->memories_max, 1, 65536));
     TRY(check("rendezvous_bytes", settings->rendezvous_bytes, 0, 1 << 20));
-    TRY(check("spin_us", settings->spin_us, 0, 1000000));
     TRY(check("handshake_ms", settings->handshake_ms, 1, 600000));
     TRY(check("keepalive_s", settings->keepalive_s, 1, 3600));
     for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++) {

@@ -64,11 +64,9 @@ struct transport_settings {
     uint32_t memories_max;     /* memory_map() calls at a time */
     uint64_t rendezvous_bytes; /* longer bodies wait at the sender; shorter ones travel with their
                                   head */
-    uint32_t spin_us;      /* how long arm() looks for work before it says "sleep"; 0 where threads
-                              outnumber cores */
-    uint32_t handshake_ms; /* who connects to us must say what it is within this */
-    uint32_t keepalive_s;  /* ucx: how often silent connections are tried; a stopped peer is NOT
-                              noticed by this */
+    uint32_t handshake_ms;     /* who connects to us must say what it is within this */
+    uint32_t keepalive_s;      /* ucx: how often silent connections are tried; a stopped peer is NOT
+                                  noticed by this */
     struct transport_memory_hub *hub; /* memory: who can reach whom; borrowed until close() */
 
     /* ucx: NULL: everything is polled. Else what it is given is not polled any more. It may call
@@ -195,7 +193,7 @@ struct transport_functions {
      */
     gradweir_status (*knows)(const struct transport *transport, enum transport_memory_kind kind);
 
-    /* Looks for work for spin_us, then arms fd(). OK: sleep until fd() is readable. ERR_AGAIN:
+    /* Looks for work, then arms fd(). OK: sleep until fd() is readable. ERR_AGAIN:
      * poll() has something. */
     gradweir_status (*arm)(struct transport *transport);
 

@@ -188,13 +188,9 @@ static void timer_set(struct ucx *ucx)
 static gradweir_status ucx_arm(struct transport *transport)
 {
     struct ucx *ucx = (struct ucx *)transport;
-    uint64_t until_ns =
-        ucx->settings.spin_us ? clock_now_ns() + ucx->settings.spin_us * UINT64_C(1000) : 0;
-    do {
-        progress(ucx);
-        if (ucx->events.count > 0 || ucx->handed)
-            return GRADWEIR_ERR_AGAIN;
-    } while (until_ns && clock_now_ns() < until_ns);
+    progress(ucx);
+    if (ucx->events.count > 0 || ucx->handed)
+        return GRADWEIR_ERR_AGAIN;
     ucs_status_t status = ucp_worker_arm(ucx->worker);
     if (status != UCS_OK)
         return GRADWEIR_ERR_AGAIN;

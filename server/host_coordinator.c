@@ -239,6 +239,8 @@ gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound
                                      void *argument)
 {
     struct coordinator_loop loop = {.host = host};
+    /* Alone it has next to nothing to do: shards on threads of their own need the core rather. */
+    idle_init(&loop.idle, host->shards_count ? host->options->look_ns : 0);
     gradweir_status status = open_all(&loop);
     if (status == GRADWEIR_OK) {
         say_where(&loop);
@@ -254,6 +256,7 @@ gradweir_status host_coordinator_run(struct host_coordinator *host, void (*bound
     control_close(loop.control);
     free(loop.actions.items);
     order_free(loop.order);
+    idle_deinit(&loop.idle);
     if (status == GRADWEIR_OK && loop.status != GRADWEIR_OK)
         return fail(loop.status, "%s", loop.reason);
     return status;

@@ -114,8 +114,6 @@ static void read_transport(const struct settings *settings, struct transport_set
     transport->devices = settings_text(settings, "net_devices");
     transport->peers_max = (uint32_t)settings_int(settings, "workers_max") * 2;
     transport->in_flight_max = (uint32_t)settings_int(settings, "in_flight");
-    const int64_t spin_ns = settings_duration(settings, "spin");
-    transport->spin_us = spin_ns == SETTING_WORD ? 0 : (uint32_t)(spin_ns / 1000);
 }
 
 /* The coordinator lets in whom it knows; a shard alone goes to the coordinator. */
@@ -280,6 +278,8 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
     options->order.job = options->job;
     options->order.shards = options->shards;
     read_transport(settings, &options->transport);
+    const int64_t spin_ns = settings_duration(settings, "spin");
+    options->look_ns = spin_ns == SETTING_WORD ? UINT64_MAX : (uint64_t)spin_ns;
     options->shard = (struct shard_options){
         .optimizer = options->order.optimizer,
         .sessions_max = options->transport.peers_max,

@@ -269,14 +269,16 @@ static void sleep_until_needed(struct host_shard *host)
 static void *run(void *context)
 {
     struct host_shard *host = context;
-    struct idle idle = {.yields = 0};
+    struct idle idle;
     bool any = false;
+    idle_init(&idle, host->options->look_ns);
     if (host_shard_open(host, NULL) == GRADWEIR_OK)
         while (host_shard_turn(host, &any)) {
             if (!idle_again(&idle, any))
                 sleep_until_needed(host);
             any = false;
         }
+    idle_deinit(&idle);
     host_shard_close(host);
     if (host->status != GRADWEIR_OK)
         atomic_store(host->stop, true);

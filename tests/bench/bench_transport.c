@@ -1,7 +1,7 @@
 /* What the transport costs: GB/s of 16 MiB bodies one way, and round trip time and CPU of small
  * bodies.
  *
- *      bench_transport [lanes [rendezvous_bytes [spin_us]]]        lanes: tcp, posix, auto
+ *      bench_transport [lanes [rendezvous_bytes]]        lanes: tcp, posix, auto
  *
  * Two processes on this machine; the parent sends, the child takes, and sends small bodies back.
  * Not part of ctest. */
@@ -30,7 +30,6 @@ static struct transport *open_or_exit(int arguments, char **argument)
     settings.lanes = arguments > 1 ? argument[1] : "auto";
     if (arguments > 2)
         settings.rendezvous_bytes = strtoull(argument[2], NULL, 10);
-    settings.spin_us = arguments > 3 ? (uint32_t)atoi(argument[3]) : 0;
     struct transport *transport = NULL;
     if (transport_open(&settings, &transport) != GRADWEIR_OK) {
         fprintf(stderr, "%s\n", fail_reason());
