@@ -212,9 +212,11 @@ static void sum_chunk(const struct arithmetic_plan *plan, const struct arithmeti
 static void average(const struct arithmetic_plan *plan, const struct arithmetic_sources *sources,
                     size_t begin, size_t end, float *out)
 {
-    for (size_t at = begin; at < end; at += CHUNK) {
-        const size_t n = end - at < CHUNK ? end - at : CHUNK;
+    for (size_t at = begin, n; at < end; at += n) {
         float *sum = out + (at - begin);
+        n = turn_run(plan, sources, at);
+        n = n > CHUNK ? n : CHUNK;
+        n = end - at < n ? end - at : n;
         sum_chunk(plan, sources, at, n, sum);
         INDEPENDENT
         for (size_t i = 0; i < n; i++)

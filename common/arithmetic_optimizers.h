@@ -280,14 +280,13 @@ static void stream_chunk(const struct span *s, float ratio)
 static size_t strip_at(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
                        size_t at)
 {
-    size_t rest;
     const bool many = plan->entries_n > TOGETHER;
     if (work->average != NULL || plan->entries_n == 1)
         return work->state[0] != NULL ? STRIP : STRIP_SHORT;
     if (plan->stacks.window == 0)
         return many ? CHUNK : STRIP_SHORT;
-    const bool turns = age_at(plan, &work->sources, at, &rest) < plan->stacks.fresh;
-    return many && turns && rest > STRIP_SHORT && rest <= CHUNK ? rest : STRIP_SHORT;
+    const size_t run = many ? turn_run(plan, &work->sources, at) : 0;
+    return run > STRIP_SHORT ? run : STRIP_SHORT;
 }
 
 static void step(const struct arithmetic_plan *plan, const struct arithmetic_work *work,
@@ -295,7 +294,7 @@ static void step(const struct arithmetic_plan *plan, const struct arithmetic_wor
 {
     ASSERT((plan->algorithm == ARITHMETIC_LAMB) == (plan->phase != ARITHMETIC_WHOLE));
     arithmetic_assert_environment();
-    _Alignas(64) float g[CHUNK];
+    _Alignas(64) float g[TURN_RUN];
     const bool streams = work->streams && plan->phase != ARITHMETIC_MOMENTS;
     size_t at = begin;
     for (size_t r = arithmetic_range_at(work, begin); at < end; r++) {

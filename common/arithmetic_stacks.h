@@ -37,6 +37,17 @@ struct stripe {
     float *sum;
 };
 
+/* Elements of a stripe that turns are summed up to so many at once, where its gradients are read
+ * where they lie. Each gradient is read in a run as long, and what reads memory is faster the
+ * longer its runs are and the more of them are under way: hence eight of them at once, too. */
+#define TURN_RUN    8192
+#define EIGHT_BLOCK 32 /* elements of eight runs between stores of fronts */
+
+struct eight {
+    const float *x[8]; /* the newest first */
+    float weight[8];
+};
+
 static float *front_at(const struct stripe *s, uint64_t position)
 {
     const struct arithmetic_stacks *stacks = &s->plan->stacks;
@@ -49,16 +60,6 @@ static const float *stripe_source(const struct stripe *s, uint32_t k, float *roo
     return source_of(s->plan, s->sources, k, s->at, s->n, room);
 }
 
-/* Each source is a run of its own, too short for the machine to see it coming. */
-static void fetch(const struct stripe *s, uint32_t k)
-{
-    if (s->sources->codec != ARITHMETIC_F32)
-        return;
-    const float *x = stripe_source(s, k, NULL);
-    for (size_t i = 0; i < s->n; i += 16)
-        __builtin_prefetch(x + i, 0, 2);
-}
-
 /* The beginning of a sum: two of its terms. */
 static void two_terms(float weight, const float *x, float other_weight, const float *y, size_t n,
                       float *sum)
@@ -68,13 +69,12 @@ static void two_terms(float weight, const float *x, float other_weight, const fl
         sum[i] = (0.0f + weight * x[i]) + other_weight * y[i];
 }
 
-/* What is kept of the sum so far, from entry k on. The oldest entry of a full window is not in the
- * next one, so nobody would read its front. */
-static void turn_keep(const struct stripe *s, uint32_t k, const float *sum)
+/* Is the sum so far kept, from entry k on? The oldest entry of a full window is not in the next
+ * one, so nobody would read its front. */
+static bool turn_keeps(const struct stripe *s, uint32_t k)
 {
     const struct arithmetic_stacks *stacks = &s->plan->stacks;
-    if ((s->first + k) % stacks->every == 0 && (k > 0 || s->plan->entries_n < stacks->window))
-        stream(front_at(s, s->first + k), sum, s->n);
+    return (s->first + k) % stacks->every == 0 && (k > 0 || s->plan->entries_n < stacks->window);
 }
 
 /* One entry into the sum, or as the first of it. */
@@ -107,19 +107,77 @@ static void turn_pair(const struct stripe *s, uint32_t k, float *sum)
         sum[i] = (sum[i] + weight * x[i]) + older_weight * older[i];
 }
 
+/* Eight entries into the sums of a few elements, the newest first, and what the sums were after
+ * each other entry but the last: all in registers. */
+static inline __attribute__((always_inline)) void
+eight_terms(const struct eight *e, size_t i, size_t n, float *sum, float kept[3][EIGHT_BLOCK])
+{
+    const float *w = e->weight, *a = e->x[0] + i, *b = e->x[1] + i, *c = e->x[2] + i,
+                *d = e->x[3] + i, *f = e->x[4] + i, *g = e->x[5] + i, *h = e->x[6] + i,
+                *l = e->x[7] + i;
+    const float wa = w[0], wb = w[1], wc = w[2], wd = w[3], wf = w[4], wg = w[5], wh = w[6],
+                wl = w[7];
+    float *first = kept[0], *second = kept[1], *third = kept[2];
+    INDEPENDENT
+    for (size_t j = 0; j < n; j++) {
+        float x = (sum[j] + wa * a[j]) + wb * b[j];
+        first[j] = x;
+        x = (x + wc * c[j]) + wd * d[j];
+        second[j] = x;
+        x = (x + wf * f[j]) + wg * g[j];
+        third[j] = x;
+        sum[j] = (x + wh * h[j]) + wl * l[j];
+    }
+}
+
+static void turn_eight(const struct stripe *s, uint32_t k, float *sum)
+{
+    float kept[3][EIGHT_BLOCK];
+    struct eight e;
+    float *front[4];
+    const uint32_t keep = turn_keeps(s, k - 7) ? 4 : 3;
+    for (uint32_t j = 0; j < 8; j++) {
+        e.x[j] = stripe_source(s, k - j, NULL);
+        e.weight[j] = s->plan->entries[k - j].weight;
+    }
+    for (uint32_t j = 0; j < keep; j++)
+        front[j] = front_at(s, s->first + k - 2 * j - 1);
+    for (size_t i = 0, n; i < s->n; i += n) {
+        n = EIGHT_BLOCK - (s->at + i) % EIGHT_BLOCK;
+        n = s->n - i < n ? s->n - i : n;
+        if (k + 1 == s->plan->entries_n)
+            memset(sum + i, 0, n * sizeof *sum);
+        if (n == EIGHT_BLOCK)
+            eight_terms(&e, i, EIGHT_BLOCK, sum + i, kept);
+        else
+            eight_terms(&e, i, n, sum + i, kept);
+        for (uint32_t j = 0; j < keep; j++)
+            stream(front[j] + i, j < 3 ? kept[j] : sum + i, n);
+    }
+}
+
+/* May entries k to k - 7 be summed in one pass? Fronts lie behind each other one of them. */
+static bool turns_eight(const struct stripe *s, uint32_t k)
+{
+    return s->sources->codec == ARITHMETIC_F32 && k >= 7 && s->plan->stacks.every == 2 &&
+           (s->first + k) % 2 != 0;
+}
+
 static void stripe_turn(const struct stripe *s)
 {
     const uint32_t every = s->plan->stacks.every;
     for (uint32_t k = s->plan->entries_n; k-- > 0;) {
-        if (k >= 3) {
-            fetch(s, k - 2);
-            fetch(s, k - 3);
+        if (turns_eight(s, k)) {
+            turn_eight(s, k, s->sum);
+            k -= 7;
+            continue;
         }
         if (k > 0 && (s->first + k) % every != 0 && (s->first + k - 1) % every == 0)
             turn_pair(s, k--, s->sum);
         else
             turn_one(s, k, s->sum);
-        turn_keep(s, k, s->sum);
+        if (turn_keeps(s, k))
+            stream(front_at(s, s->first + k), s->sum, s->n);
     }
 }
 
@@ -163,17 +221,6 @@ static void slide_one(const struct stripe *s, const float *front, float front_we
     }
 }
 
-/* In a window of two a stripe turns at every other step, so its back is of one entry, and nobody
- * reads it: the newer entry, and of the older one the front or the entry itself. */
-static void slide_two(const struct stripe *s, const float *front, float front_weight)
-{
-    float room[CHUNK], old_room[CHUNK];
-    const struct arithmetic_entry *entries = s->plan->entries;
-    const float *y = front ? front : stripe_source(s, 0, old_room);
-    two_terms(entries[1].weight, stripe_source(s, 1, room),
-              front ? front_weight : entries[0].weight, y, s->n, s->sum);
-}
-
 static void stripe_slide(const struct stripe *s, const struct arithmetic_age *age)
 {
     const struct arithmetic_stacks *stacks = &s->plan->stacks;
@@ -182,10 +229,6 @@ static void stripe_slide(const struct stripe *s, const struct arithmetic_age *ag
     const bool begins = age->behind == stacks->fresh;
     const float *back = s->sources->back + s->at, weight = age->weight;
     float room[CHUNK], *sum = s->sum;
-    if (stacks->fresh == 1 && stacks->window == 2 && s->plan->entries_n == 2) {
-        slide_two(s, p < turned ? front_at(s, p) : NULL, weight);
-        return;
-    }
     if (stacks->fresh == 1 && !begins && p < turned && p - s->first < 2) {
         slide_one(s, front_at(s, p), weight, p > s->first);
         return;
@@ -213,7 +256,18 @@ static uint64_t age_at(const struct arithmetic_plan *plan, const struct arithmet
     return (plan->stacks.position % window + window - element / stripe % window) % window;
 }
 
-/* sum[i] = the average of element at + i, not scaled yet. */
+/* Elements from `at` on that turn, up to so many as are summed at once; 0: this one does not. */
+static size_t turn_run(const struct arithmetic_plan *plan, const struct arithmetic_sources *sources,
+                       size_t at)
+{
+    const size_t most = sources->codec == ARITHMETIC_F32 ? TURN_RUN : CHUNK;
+    size_t rest;
+    if (plan->stacks.window == 0 || age_at(plan, sources, at, &rest) >= plan->stacks.fresh)
+        return 0;
+    return rest < most ? rest : most;
+}
+
+/* sum[i] = the average of element at + i, not scaled yet; n: a CHUNK, or a turn_run. */
 static void stacks_chunk(const struct arithmetic_plan *plan,
                          const struct arithmetic_sources *sources, size_t at, size_t n, float *sum)
 {

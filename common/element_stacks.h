@@ -11,15 +11,14 @@ enum element_way { ELEMENT_DIRECT, ELEMENT_TURN, ELEMENT_SLIDE };
 
 struct element_stripe {
     enum element_way way;
-    uint64_t first;      /* log position of the oldest entry */
-    uint64_t turned;     /* SLIDE: where it turned last; entries from there on are in the back */
-    uint64_t front;      /* SLIDE: log position whose front is next; there is one before `turned` */
-    float weight;        /* SLIDE: of that front */
-    bool begins, unread; /* SLIDE: the back begins anew; nobody reads it later */
+    uint64_t first;  /* log position of the oldest entry */
+    uint64_t turned; /* SLIDE: where it turned last; entries from there on are in the back */
+    uint64_t front;  /* SLIDE: log position whose front is next; there is one before `turned` */
+    float weight;    /* SLIDE: of that front */
+    bool begins;     /* SLIDE: the back begins anew */
 };
 
-/* Of the stripe in which element i of the shard lies. In a window of two a stripe turns at every
- * other step, so its back is of one entry, and not kept. */
+/* Of the stripe in which element i of the shard lies. */
 ELEMENT struct element_stripe element_stripe_of(const struct arithmetic_plan *plan,
                                                 const struct arithmetic_sources *sources,
                                                 uint64_t i)
@@ -32,7 +31,7 @@ ELEMENT struct element_stripe element_stripe_of(const struct arithmetic_plan *pl
     stripe.front = (stripe.first + stacks->every - 1) / stacks->every * stacks->every;
     stripe.turned = stacks->position;
     stripe.weight = 0.0f;
-    stripe.begins = stripe.unread = false;
+    stripe.begins = false;
     stripe.way = ELEMENT_TURN;
     if (age < stacks->fresh)
         return stripe;
@@ -40,7 +39,6 @@ ELEMENT struct element_stripe element_stripe_of(const struct arithmetic_plan *pl
     stripe.turned = stacks->position - behind;
     stripe.weight = stacks->ages[age].weight;
     stripe.begins = behind == stacks->fresh;
-    stripe.unread = stacks->fresh == 1 && window == 2 && plan->entries_n == 2;
     stripe.way = behind > 0 ? ELEMENT_SLIDE : ELEMENT_DIRECT;
     return stripe;
 }
@@ -118,8 +116,7 @@ ELEMENT float element_stacks_slide(const struct arithmetic_plan *plan,
                      plan->entries[k].weight, element_entry(plan, sources, codec, k, i));
     for (k++; k < plan->entries_n; k++)
         sum = element_term(sum, plan->entries[k].weight, element_entry(plan, sources, codec, k, i));
-    if (!stripe->unread)
-        sources->back[i] = sum;
+    sources->back[i] = sum;
     if (stripe->front < stripe->turned)
         sum = element_term(sum, stripe->weight, element_front(plan, sources, stripe->front)[i]);
     for (k = 0; element_slide_adds(stripe, k); k++)

@@ -59,7 +59,8 @@ struct law_settings {
     double clip;         /* per gradient, by the client's norm; 0: off */
     double clip_average; /* of the average, in a round; 0: off; not with LAMB */
     enum law_damp damp;
-    enum law_algorithm window_algorithm; /* STACKS: not with recheck, nor with POLY at the step;
+    enum law_algorithm window_algorithm; /* STACKS: not with recheck, nor with POLY at the step,
+                                            and DIRECT where W = 2 or W <= S all the same;
                                             AUTO: where it moves less memory */
     uint32_t flush_min;                  /* fresh gradients a flush needs at least; 1.. */
     double magnitude_max;                /* larger elements are NOT_FINITE; up to FLT_MAX / 4 */
@@ -226,8 +227,8 @@ void law_plan(const struct law_settings *settings, const struct law_step *step,
 
 /* law_stacks.c. The largest window for which shards need room for partial sums, under these
  * settings: the window, or 0 when its average is direct. The period of fronts, and how many fronts
- * such room has. */
-enum { LAW_FRONT_EVERY = 2 };
+ * such room has; elements of a stripe at most, and in recordings from before that was so. */
+enum { LAW_FRONT_EVERY = 2, LAW_STRIPE_MAX = 8192, LAW_STRIPE_MAX_BEFORE = 1024 };
 uint32_t law_stacks_room(const struct law_settings *settings);
 uint32_t law_stacks_fronts(uint32_t room);
 /* Arrays of a gradient's size that a step reads and writes for its window by stacks. */

@@ -41,9 +41,15 @@ static bool fades_slowly(const struct law_settings *settings)
            arithmetic_power(settings->decay_beta, steps) > 0x1p-40;
 }
 
+/* Of two gradients there is no sum to keep: reading them is all that the direct pass does. */
+static bool keeps_sums(const struct law_settings *settings)
+{
+    return settings->window > 2 && settings->window > settings->stride;
+}
+
 static bool wanted(const struct law_settings *settings)
 {
-    if (!law_stacks_separable(settings) || settings->window <= settings->stride ||
+    if (!law_stacks_separable(settings) || !keeps_sums(settings) ||
         settings->window_algorithm == LAW_DIRECT)
         return false;
     return settings->window_algorithm == LAW_STACKS ||

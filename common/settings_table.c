@@ -99,7 +99,8 @@ const struct setting settings_server[] = {
     ONE_OF("damp", true, "off", "off|mean_weight",
            "learning rate by the mean weight of what is averaged"),
     ONE_OF("window_algorithm", false, "auto", "auto|direct|stacks",
-           "one pass over the window, or partial sums kept beside it; auto: what is faster"),
+           "one pass over the window, or partial sums kept beside it (not where W is 2 or at most "
+           "S); auto: what is faster"),
     WAIT("flush_after", true, "auto", 1e6, 3600 * SECOND, "auto",
          "step with what is there after so long; auto: 3 x the median step"),
     WHOLE("flush_min", true, "1", 1, 256, NULL, "gradients a flush needs"),

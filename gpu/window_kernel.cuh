@@ -134,8 +134,7 @@ __device__ void go_on(const arithmetic_plan &plan, const arithmetic_sources &sou
             element_back(back[i], stripe.begins, plan.stacks.rescale, plan.entries[k].weight, x[i]);
     for (k++; k < plan.entries_n; k++)
         add_entry<CODEC, WHOLE>(plan, sources, k, of, sum);
-    if (!stripe.unread)
-        store<WHOLE>(sources.back + of.at, of.n, sum);
+    store<WHOLE>(sources.back + of.at, of.n, sum);
 }
 
 template <int CODEC, bool WHOLE>

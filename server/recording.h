@@ -1,11 +1,16 @@
 /* A recorded run: the log, and the bodies of every admitted gradient, in a folder.
  *
  *   layout.model      the model, as model_encode writes it
- *   log.records       "GWLOG01\n", then per record: u32 length, u32 CRC32C, record_encode's bytes
+ *   log.records       "GWLOG02\n", then per record: u32 length, u32 CRC32C, record_encode's bytes
  *   shard-K.bodies    "GWBODY1\n", u32 shard, u32 members, u64 first, u64 elements, u64 moments,
  * then per body: u64 log index, u64 length, u32 CRC32C, u32 0, the bytes as they landed. Where
  * gradients are not float32 it is "GWBODY2\n", and members is a u16 with enum arithmetic_codec as
  * another behind it; first parameters are float32 even then
+ *
+ * "GWLOG01\n" begins a log from before stripes (common/README.md) were up to 8,192 elements: they
+ * were up to 1,024, which changes which sums a window is made of. It is read and replayed with
+ * those, so that it gives the bits of its run, and not gone on with.
+ * Windows of 2 by stacks, which there were then, are refused.
  *
  * All little-endian. Each file ends with a mark that says why: length 0 (log), index 2^64 - 1
  * (bodies), and beside it enum recording_end. A file without its mark belongs to a process that was
@@ -92,6 +97,9 @@ struct recording_piece {
     uint64_t first, elements;
 };
 enum arithmetic_codec recording_codec(const struct recording_reader *reader);
+
+/* The longest stripes of a window by stacks in this run: shard_options.stripe_max. */
+uint32_t recording_stripe_max(const struct recording_reader *reader);
 
 /* Copies a piece's elements as they travelled, and the whole MOMENTS tail when moments is not NULL.
  * Indexes are asked for in rising order. ERR_AGAIN when a shard's file ends before it, ERR_CORRUPT

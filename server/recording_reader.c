@@ -3,6 +3,7 @@
 
 #include "common/checksum.h"
 #include "common/codec.h"
+#include "common/law.h"
 #include "server/recording_scan.h"
 
 #include <errno.h>
@@ -149,6 +150,11 @@ static gradweir_status find_places(struct recording_reader *reader)
     return status == GRADWEIR_ERR_NO_MEMORY ? status : GRADWEIR_OK;
 }
 
+static bool begins_with(const struct mapped *log, const char *magic)
+{
+    return log->count >= RECORDING_LOG_HEAD && memcmp(log->bytes, magic, RECORDING_LOG_HEAD) == 0;
+}
+
 static gradweir_status read_all(const char *folder, struct recording_reader *reader)
 {
     struct mapped layout = {0};
@@ -158,7 +164,8 @@ static gradweir_status read_all(const char *folder, struct recording_reader *rea
     if (status != GRADWEIR_OK)
         return fail(GRADWEIR_ERR_CORRUPT, "%s/layout.model: %s", folder, fail_reason());
     TRY(map_file(folder, "log.records", &reader->log));
-    if (reader->log.count < 8 || memcmp(reader->log.bytes, RECORDING_LOG_MAGIC, 8) != 0)
+    if (!begins_with(&reader->log, RECORDING_LOG_MAGIC) &&
+        !begins_with(&reader->log, RECORDING_LOG_BEFORE))
         return fail(GRADWEIR_ERR_CORRUPT, "%s/log.records is no log", folder);
     TRY(find_places(reader));
     uint32_t members = 1;
@@ -193,6 +200,11 @@ void recording_reader_free(struct recording_reader *reader)
     model_free(reader->model);
     free(reader->places);
     free(reader);
+}
+
+uint32_t recording_stripe_max(const struct recording_reader *reader)
+{
+    return begins_with(&reader->log, RECORDING_LOG_BEFORE) ? LAW_STRIPE_MAX_BEFORE : LAW_STRIPE_MAX;
 }
 
 const struct model *recording_model(const struct recording_reader *reader)

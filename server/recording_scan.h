@@ -5,7 +5,9 @@
 #include "common/record.h"
 #include "server/recording.h"
 
-#define RECORDING_LOG_MAGIC  "GWLOG01\n"
+/* BEFORE: windows by stacks had stripes of up to LAW_STRIPE_MAX_BEFORE elements. */
+#define RECORDING_LOG_MAGIC  "GWLOG02\n"
+#define RECORDING_LOG_BEFORE "GWLOG01\n"
 #define RECORDING_BODY_MAGIC "GWBODY1\n"
 #define RECORDING_BODY_CODED "GWBODY2\n" /* gradients are not float32 */
 

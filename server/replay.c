@@ -57,7 +57,8 @@ static gradweir_status open_shards(struct replay *replay, const struct record *m
                                               .sessions_max = 1,
                                               .pulls_max = 1,
                                               .chunk_bytes = 1 << 20,
-                                              .pull_patience_ns = 1};
+                                              .pull_patience_ns = 1,
+                                              .stripe_max = recording_stripe_max(replay->reader)};
         TRY(shard_local_open(model, &law, &options, replay->options->simd, &replay->shards[i]));
     }
     return sums_new(model, sums_kind_of(&law), replay->options->shards, &replay->sums);

@@ -35,6 +35,7 @@ struct shard_options {
                                  thread. An arena keeps what it was made with */
     int64_t pull_patience_ns; /* a pull for a version that does not come gets GONE; a late reader is
                                  hung up */
+    uint32_t stripe_max;      /* 0: LAW_STRIPE_MAX; else as in a run that is replayed */
     bool keep;                /* give KEEP for FIRST and every ADMIT (recording) */
     bool warm;   /* the arena outlives its process: changes are journaled and tiles can be redone */
     bool digest; /* warm: keep digests of what lasts; shard_resume: look at them, if kept */

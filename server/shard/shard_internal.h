@@ -22,7 +22,7 @@
 enum {
     PARAMETER_SLOTS_MIN = 2, /* the whole version, and one to write */
     PARAMETER_SLOTS_MAX = 64,
-    SHARD_FORMAT = 8,     /* of the arena: raise it when the meaning of its bytes changes */
+    SHARD_FORMAT = 9,     /* of the arena: raise it when the meaning of its bytes changes */
     KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */

@@ -2,14 +2,15 @@
  * is common/arithmetic_stacks.h's. */
 #include "server/shard/shard_internal.h"
 
-enum { STRIPE_MAX = 1024 };
-
-/* Stripes are so many that the turns of a window's worth of steps are all alike, and else as long
- * as a page: shorter runs of memory are slower to read. */
+/* Stripes are so many that the turns of a window's worth of steps are all alike, and else long:
+ * shorter runs of memory are slower to read. They follow from the model and the law alone, never
+ * from how many shards there are, for they decide which sums an average is made of. Another law of
+ * them raises SHARD_FORMAT and the number at the head of a recording's log. */
 void stacks_measure(struct shard *shard, const struct model *model, const struct law_settings *law)
 {
+    const uint32_t most = shard->options.stripe_max;
     shard->stacks = law_stacks_room(law);
-    shard->stripe = STRIPE_MAX;
+    shard->stripe = most ? most : LAW_STRIPE_MAX;
     while (shard->stripe > 1 && model->elements / shard->stripe < 4 * (uint64_t)shard->stacks)
         shard->stripe /= 2;
 }

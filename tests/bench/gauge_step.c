@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static const double reference_s = 0.05, triad_s = 0.02, turn_s = 0.05;
 enum { STEPS_MAX = 1 << 16, AGAINST_MAX = 256 };
@@ -20,19 +21,41 @@ struct run {
     double *steps_ns;                           /* of every step */
     uint32_t steps_count;
     double since_ns; /* the last step */
+    long switches;   /* until this step began */
+    uint32_t alone_count;
+    double worst_alone_ns; /* of steps while which nobody took the core from this process */
 };
+
+/* How often the kernel took a core from this process and gave it to another. */
+static long switches_so_far(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : -1;
+}
+
+static void note_step(struct run *run)
+{
+    const long switches = switches_so_far();
+    if (run->steps_count < STEPS_MAX)
+        run->steps_ns[run->steps_count++] = run->since_ns;
+    if (switches == run->switches) {
+        run->alone_count++;
+        if (run->since_ns > run->worst_alone_ns)
+            run->worst_alone_ns = run->since_ns;
+    }
+    run->since_ns = 0;
+}
 
 static gradweir_status push(struct run *run, uint64_t *ns)
 {
     struct mill_pushed pushed;
+    if (run->since_ns == 0)
+        run->switches = switches_so_far();
     TRY(mill_push(run->mill, &pushed));
     *ns = pushed.shard_ns;
     run->since_ns += (double)pushed.shard_ns;
-    if (!pushed.stepped)
-        return GRADWEIR_OK;
-    if (run->steps_count < STEPS_MAX)
-        run->steps_ns[run->steps_count++] = run->since_ns;
-    run->since_ns = 0;
+    if (pushed.stepped)
+        note_step(run);
     return GRADWEIR_OK;
 }
 
@@ -107,8 +130,8 @@ static gradweir_status warm_up(struct run *run, const struct law_settings *law)
     uint64_t ns;
     for (uint32_t i = 0; i < 2 * law->window + 2 * law->stride + 2; i++)
         TRY(push(run, &ns));
-    run->steps_count = 0;
-    run->since_ns = 0;
+    run->steps_count = run->alone_count = 0;
+    run->since_ns = run->worst_alone_ns = 0;
     return GRADWEIR_OK;
 }
 
@@ -232,6 +255,9 @@ static void report(const struct step *step)
     gauge_extra(&row, "floor_ratio_max", gauge_percentile(&step->floor_ratio, 1));
     gauge_extra(&row, "steps", step->run.steps_count);
     gauge_extra(&row, "worst_us", 1e-3 * share_of(&step->run, 1));
+    gauge_extra(&row, "steps_alone", step->run.alone_count);
+    gauge_extra(&row, "worst_alone_us",
+                step->run.alone_count ? 1e-3 * step->run.worst_alone_ns : GAUGE_NONE);
     gauge_extra(&row, "gradient_us", 1e-3 * gauge_median(&step->run.per_gradient));
     gauge_extra(&row, "step_traffic_gbps", gauge_median(&step->traffic));
     gauge_extra(&row, "triad_gbps", gauge_median(&step->triad));

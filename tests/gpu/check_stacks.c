@@ -34,7 +34,7 @@ static uint32_t pick(struct rig *rig, uint32_t low, uint32_t high)
 static struct law_settings settings_of(struct rig *rig)
 {
     struct law_settings settings = law_classic();
-    settings.window = pick(rig, 0, 5) ? pick(rig, 2, 16) : pick(rig, 60, WINDOW);
+    settings.window = pick(rig, 0, 5) ? pick(rig, 3, 16) : pick(rig, 60, WINDOW);
     settings.stride = pick(rig, 0, 2) ? 1 : pick(rig, 1, settings.window - 1);
     settings.window_algorithm = LAW_STACKS;
     settings.decay = pick(rig, 0, 2) ? LAW_EXP : LAW_UNIFORM;
@@ -63,7 +63,7 @@ static void rig_open(struct rig *rig, struct random *random)
     rig->stride = (codec_bytes(rig->codec, rig->n) + 63) / 64 * 64;
     rig->front_stride = (rig->n + 15) / 16 * 16 + pick(rig, 0, 1);
     rig->first = (uint64_t)pick(rig, 0, 9) * 256;
-    rig->stripe = 1u << pick(rig, 0, 10);
+    rig->stripe = 1u << pick(rig, 0, 13);
     rig->slots = array_new(SLOTS * rig->stride, 0);
     const size_t fronts = law_stacks_fronts(rig->law.stacks.room) * rig->front_stride;
     const bool aligned = pick(rig, 0, 2) > 0;
@@ -198,8 +198,9 @@ static void change_settings(struct rig *rig)
 {
     struct law_settings settings = rig->law.settings;
     struct law_entry gone;
-    if (pick(rig, 0, 1))
-        settings.window = pick(rig, settings.stride + 1, rig->law.stacks.room);
+    if (pick(rig, 0, 1)) /* a window of two has no stacks */
+        settings.window =
+            pick(rig, settings.stride > 1 ? settings.stride + 1 : 3, rig->law.stacks.room);
     else
         settings.decay_beta = 0.7 + 0.3 * random_uniform(rig->random);
     law_tune(&rig->law, &settings);
@@ -281,7 +282,7 @@ static double time_stacks(double *bytes)
                                                 .back = at,
                                                 .fronts = at + 2 * n,
                                                 .front_stride = n,
-                                                .stripe = 1024};
+                                                .stripe = LAW_STRIPE_MAX};
     timed_average = at + n;
     const double seconds = memory_seconds(call_average, NULL, 5);
     *bytes = (1 + 2 + 1 + 0.5 + 1 + 1.5) * (double)n * sizeof(float);

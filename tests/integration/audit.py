@@ -54,7 +54,7 @@ def unpack(data, at=0):
 def read_log(path):
     with open(path, "rb") as file:
         data = file.read()
-    if data[:8] != b"GWLOG01\n":
+    if data[:8] not in (b"GWLOG01\n", b"GWLOG02\n"):
         raise SystemExit(f"{path} is no log")
     at = 8
     while at + 8 <= len(data):

@@ -5,11 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Elements that turn together: half of 1024 again and again, until a model has four times as many
+/* Elements that turn together: half of 8192 again and again, until a model has four times as many
  * of them as the window at start has places. */
 static uint64_t stripe_of(const struct sim *sim)
 {
-    uint64_t stripe = 1024;
+    uint64_t stripe = 8192;
     while (stripe > 1 && sim->model->elements / stripe < 4 * sim->settings.order.law.window)
         stripe /= 2;
     return stripe;

@@ -16,7 +16,7 @@ static void make_model(struct recorded_run *run)
     const struct model_tensor tensors[] = {
         {.name = "w", .dimensions = 2, .shape = {30, 40}},
         {.name = "returns", .kind = MODEL_MOMENTS, .dimensions = 1, .shape = {2}},
-        {.name = "b", .group = 1, .dimensions = 1, .shape = {333}},
+        {.name = "b", .group = 1, .dimensions = 1, .shape = {333 + run->more}},
         {.name = "scale", .group = 1}};
     const struct model_group slow = {
         .learning_rate_scale = 0.5, .weight_decay = 0.01, .beta1 = 0.8, .beta2 = MODEL_AS_SET};
@@ -60,6 +60,7 @@ static void open_shards(struct recorded_run *run, const struct law_settings *law
                                               .pulls_max = 1,
                                               .chunk_bytes = 4096,
                                               .pull_patience_ns = 1,
+                                              .stripe_max = run->stripe_max,
                                               .keep = true};
         cr_assert_eq(shard_local_open(run->model, law, &options, NULL, &run->shards[i]), 0);
         cr_assert_eq(recording_open_shard(run->folder, run->model,
@@ -148,13 +149,14 @@ static struct name next_name(struct recorded_run *run, uint32_t worker)
 
 static void take_digest(struct recorded_run *run)
 {
-    uint64_t blocks[64], version = 0;
+    uint64_t blocks[512], version = 0;
     size_t n = 0;
     for (uint32_t i = 0; i < RUN_MEMBERS; i++) {
         const float *parameters = shard_parameters(run->shards[i]->shard, &version);
         n += checksum_blocks(parameters, model_shard(run->model, RUN_MEMBERS, i).elements,
                              sizeof(float), run->model->block, blocks + n);
     }
+    cr_assert(n <= sizeof blocks / sizeof *blocks);
     cr_assert(n == run->model->blocks && version == run->ledger.law.version);
     run->digests[version] = checksum_combine(blocks, n);
 }

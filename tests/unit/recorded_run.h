@@ -16,6 +16,8 @@ struct recorded_run {
     struct recording *log, *bodies[RUN_MEMBERS];
     struct arithmetic_tree sums;
     uint64_t fills, sequences[2];
+    uint32_t more;                      /* elements of the model, so that its stripes are long */
+    uint32_t stripe_max;                /* as shard_options */
     bool wrong_factor;                  /* the last SUMMED tells another factor than was used */
     uint64_t digests[RUN_VERSIONS + 1]; /* the model's, at each version */
     uint64_t clipped;                   /* steps whose factor was below 1 */

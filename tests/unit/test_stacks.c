@@ -321,6 +321,8 @@ Test(stacks, auto_takes_them_for_windows_much_longer_than_the_stride)
     cr_expect_eq(law_stacks_room(&settings), 0u);
     settings.window = settings.stride = 64;
     cr_expect_eq(law_stacks_room(&settings), 0u, "a tumbling window has nothing to keep");
+    settings = settings_of(2, 1);
+    cr_expect_eq(law_stacks_room(&settings), 0u, "nor has a window of two, whatever is asked for");
 }
 
 Test(stacks, factors_that_would_leave_float32_are_not_taken)
