@@ -5,6 +5,25 @@
 
 #include "common/element_step.h"
 
+/* How kernels that go through an array of a codec are started: so many threads a block, each with
+ * WIDTH elements at a time, in a grid that goes on in strides where the array is longer. */
+constexpr int CODEC_THREADS = 256;
+
+inline unsigned codec_grid(uint64_t n, bool wide)
+{
+    const uint64_t each = static_cast<uint64_t>(CODEC_THREADS) * (wide ? 4 : 1), most = 8192;
+    const uint64_t wanted = (n + each - 1) / each;
+    return static_cast<unsigned>(wanted < most ? wanted : most);
+}
+
+/* Whether floats, and data of a codec, are aligned to four elements. NULL is. */
+inline bool codec_wide(arithmetic_codec codec, const void *floats, const void *data)
+{
+    const uintptr_t of_four = codec == ARITHMETIC_F32 ? 16 : codec == ARITHMETIC_INT8 ? 4 : 8;
+    return reinterpret_cast<uintptr_t>(floats) % 16 == 0 &&
+           reinterpret_cast<uintptr_t>(data) % of_four == 0;
+}
+
 /* WIDTH elements from `at` on, which is a multiple of WIDTH. */
 template <int CODEC, int WIDTH>
 __device__ void codec_read(const void *data, uint64_t at, float to[WIDTH])

@@ -10,9 +10,8 @@
 namespace
 {
 
-constexpr int THREADS = 256;
+constexpr int THREADS = CODEC_THREADS;
 constexpr int WARP = 32;
-constexpr unsigned GRID_MAX = 8192;
 constexpr int LANES = ARITHMETIC_LANES;
 constexpr int STRIP = 4096; /* elements of a block that are in shared memory at a time */
 constexpr int STRIP_BLOCKS = STRIP / ELEMENT_INT8_BLOCK;
@@ -314,13 +313,6 @@ unsigned blocks_of(uint64_t n)
     return static_cast<unsigned>((n + ARITHMETIC_BLOCK - 1) / ARITHMETIC_BLOCK);
 }
 
-bool is_wide(arithmetic_codec codec, const void *from, const void *to)
-{
-    const uintptr_t of_four = codec == ARITHMETIC_F32 ? 16 : codec == ARITHMETIC_INT8 ? 4 : 8;
-    return reinterpret_cast<uintptr_t>(from) % 16 == 0 &&
-           reinterpret_cast<uintptr_t>(to) % of_four == 0;
-}
-
 int encode(gpu_stream stream, arithmetic_codec codec, const task &task, factor factor)
 {
     if (task.n == 0)
@@ -339,8 +331,9 @@ int encode(gpu_stream stream, arithmetic_codec codec, const task &task, factor f
 extern "C" int gpu_measure(gpu_stream stream, enum arithmetic_codec codec, const void *data,
                            uint64_t n, double *sums, uint32_t *largest)
 {
-    const task task = {nullptr, nullptr, const_cast<void *>(data), n, is_wide(codec, nullptr, data),
-                       sums,    largest};
+    const task task = {
+        nullptr, nullptr, const_cast<void *>(data), n, codec_wide(codec, nullptr, data),
+        sums,    largest};
     if (n == 0)
         return 0;
     codec_dispatch(codec, [&](auto constant) {
@@ -352,10 +345,8 @@ extern "C" int gpu_measure(gpu_stream stream, enum arithmetic_codec codec, const
 extern "C" int gpu_decode(gpu_stream stream, enum arithmetic_codec codec, const void *data,
                           uint64_t n, float *to)
 {
-    const bool wide = is_wide(codec, to, data);
-    const uint64_t each = static_cast<uint64_t>(THREADS) * (wide ? 4 : 1);
-    const uint64_t wanted = (n + each - 1) / each;
-    const unsigned grid = static_cast<unsigned>(wanted < GRID_MAX ? wanted : GRID_MAX);
+    const bool wide = codec_wide(codec, to, data);
+    const unsigned grid = codec_grid(n, wide);
     if (n == 0)
         return 0;
     codec_dispatch(codec, [&](auto constant) {
@@ -370,14 +361,14 @@ extern "C" int gpu_decode(gpu_stream stream, enum arithmetic_codec codec, const 
 extern "C" int gpu_encode(gpu_stream stream, enum arithmetic_codec codec, const float *from,
                           uint64_t n, float scale, void *to, double *sums, uint32_t *largest)
 {
-    return encode(stream, codec, {from, nullptr, to, n, is_wide(codec, from, to), sums, largest},
+    return encode(stream, codec, {from, nullptr, to, n, codec_wide(codec, from, to), sums, largest},
                   {scale, nullptr});
 }
 
 extern "C" int gpu_encode_rest(gpu_stream stream, enum arithmetic_codec codec, const float *from,
                                uint64_t n, float *rest, void *to, double *sums, uint32_t *largest)
 {
-    const bool wide = is_wide(codec, from, to) && reinterpret_cast<uintptr_t>(rest) % 16 == 0;
+    const bool wide = codec_wide(codec, from, to) && reinterpret_cast<uintptr_t>(rest) % 16 == 0;
     return encode(stream, codec, {from, rest, to, n, wide, sums, largest}, {1.0f, nullptr});
 }
 
@@ -385,7 +376,7 @@ extern "C" int gpu_encode_clipped(gpu_stream stream, enum arithmetic_codec codec
                                   uint64_t n, const float *factor, void *to, double *sums,
                                   uint32_t *largest)
 {
-    return encode(stream, codec, {from, nullptr, to, n, is_wide(codec, from, to), sums, largest},
+    return encode(stream, codec, {from, nullptr, to, n, codec_wide(codec, from, to), sums, largest},
                   {1.0f, factor});
 }
 

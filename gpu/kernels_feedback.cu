@@ -8,8 +8,7 @@
 namespace
 {
 
-constexpr int THREADS = 256;
-constexpr unsigned GRID_MAX = 8192;
+constexpr int THREADS = CODEC_THREADS;
 
 struct task {
     const void *sent;
@@ -47,24 +46,14 @@ __global__ void __launch_bounds__(THREADS) give_back_kernel(const __grid_constan
     }
 }
 
-bool is_wide(arithmetic_codec codec, const task &task)
-{
-    const uintptr_t of_four = codec == ARITHMETIC_F32 ? 16 : codec == ARITHMETIC_INT8 ? 4 : 8;
-    return reinterpret_cast<uintptr_t>(task.from) % 16 == 0 &&
-           reinterpret_cast<uintptr_t>(task.rest) % 16 == 0 &&
-           reinterpret_cast<uintptr_t>(task.sent) % of_four == 0;
-}
-
 } // namespace
 
 extern "C" int gpu_give_back(gpu_stream stream, enum arithmetic_codec codec, const void *sent,
                              uint64_t n, const float *from, float *rest)
 {
     const task task = {sent, from, rest, n};
-    const bool wide = is_wide(codec, task);
-    const uint64_t each = static_cast<uint64_t>(THREADS) * (wide ? 4 : 1);
-    const uint64_t wanted = (n + each - 1) / each;
-    const unsigned grid = static_cast<unsigned>(wanted < GRID_MAX ? wanted : GRID_MAX);
+    const bool wide = codec_wide(codec, from, sent) && codec_wide(ARITHMETIC_F32, rest, nullptr);
+    const unsigned grid = codec_grid(n, wide);
     if (n == 0)
         return 0;
     codec_dispatch(codec, [&](auto constant) {

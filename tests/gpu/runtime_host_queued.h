@@ -21,7 +21,12 @@
         return runtime_queue(stream, run_##name, work, sizeof *work);                              \
     }
 
-/* The others: their arguments are made one struct. */
+/* The others: their arguments are made one struct, `arguments`. Whoever includes this may have said
+ * before what looks at it, and what takes it to the stream. */
+#ifndef QUEUED_LOOK
+#define QUEUED_LOOK(name) (void)0
+#define QUEUED_TAKE       runtime_queue
+#endif
 #define QUEUED(name, parameters, fields, values, call)                                             \
     int __real_##name parameters;                                                                  \
     int __wrap_##name parameters;                                                                  \
@@ -35,7 +40,8 @@
     int __wrap_##name parameters                                                                   \
     {                                                                                              \
         const struct name##_arguments arguments = values;                                          \
-        return runtime_queue(stream, run_##name, &arguments, sizeof arguments);                    \
+        QUEUED_LOOK(name);                                                                         \
+        return QUEUED_TAKE(stream, run_##name, &arguments, sizeof arguments);                      \
     }
 #define WITH(...)                                                                                  \
     {                                                                                              \

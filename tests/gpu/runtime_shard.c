@@ -4,7 +4,10 @@
 #include "common/codec.h"
 #include "common/element_step.h"
 #include "gpu/kernels_sums.h"
-#include "tests/gpu/runtime_host.h"
+
+#define QUEUED_LOOK(name) check_##name(&arguments)
+#define QUEUED_TAKE       queue
+#include "tests/gpu/runtime_host_queued.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,27 +43,6 @@ static int queue(gpu_stream stream, void (*run)(const void *), const void *argum
     memcpy(large.arguments, arguments, bytes);
     return runtime_queue(stream, run_large, &large, sizeof large);
 }
-
-#define QUEUED(name, parameters, fields, values, call)                                             \
-    int __real_##name parameters;                                                                  \
-    int __wrap_##name parameters;                                                                  \
-    struct name##_arguments fields;                                                                \
-    static void run_##name(const void *arguments)                                                  \
-    {                                                                                              \
-        const struct name##_arguments *a = arguments;                                              \
-        if (__real_##name call != 0)                                                               \
-            abort();                                                                               \
-    }                                                                                              \
-    int __wrap_##name parameters                                                                   \
-    {                                                                                              \
-        const struct name##_arguments arguments = values;                                          \
-        check_##name(&arguments);                                                                  \
-        return queue(stream, run_##name, &arguments, sizeof arguments);                            \
-    }
-#define WITH(...)                                                                                  \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
 
 static void check_sources(const struct arithmetic_plan *plan,
                           const struct arithmetic_sources *sources, uint64_t end)
