@@ -253,24 +253,22 @@ static void find_stretch(void *context, uint64_t at, struct staging_stretch *fou
         .from = stretch->from + at, .bytes = stretch->length - at, .far = true};
 }
 
-/* Amid another stream, or when the GPU is lost, it is no sum at all: the server asks again, or the
- * push has failed already. */
-uint32_t client_direct_crc(const struct gradweir_client *client, uint32_t buffer, uint64_t offset,
-                           uint64_t length)
+gradweir_status client_direct_crc(const struct gradweir_client *client, uint32_t buffer,
+                                  uint64_t offset, uint64_t length, uint32_t *crc)
 {
     struct staging *staging = &client->memory->staging;
     struct stretch stretch = {.from = client->memory->direct->bodies[buffer] + offset,
                               .length = length};
     const struct staging_source source = {.find = find_stretch, .context = &stretch};
-    uint32_t crc = 0;
-    if (staging_room(staging) > 0 ||
-        staging_read_begin(staging, &source, length, NULL) != GRADWEIR_OK)
-        return UINT32_MAX;
+    uint32_t sum = 0;
+    if (staging_room(staging) > 0)
+        return fail(GRADWEIR_ERR_AGAIN, "a checksum: staging is amid another stream");
+    TRY(staging_read_begin(staging, &source, length, NULL));
     for (uint64_t some; (some = staging_room(staging)) > 0;) {
         const void *data;
-        if (staging_read(staging, some, &data) != GRADWEIR_OK)
-            return UINT32_MAX;
-        crc = checksum_crc32c(crc, data, (size_t)some);
+        TRY(staging_read(staging, some, &data));
+        sum = checksum_crc32c(sum, data, (size_t)some);
     }
-    return crc;
+    *crc = sum;
+    return GRADWEIR_OK;
 }

@@ -67,8 +67,9 @@ bool client_direct_give_back(const struct gradweir_client *client, uint32_t buff
 const uint8_t *client_direct_body(const struct gradweir_client *client, uint32_t buffer,
                                   uint32_t *memory);
 
-/* The checksum of bytes that are no whole grains: read back, for want of a better way. */
-uint32_t client_direct_crc(const struct gradweir_client *client, uint32_t buffer, uint64_t offset,
-                           uint64_t length);
+/* The checksum of bytes that are no whole grains: read back, for want of a better way. ERR_AGAIN
+ * amid another stream of staging; ERR_LOST with the device. */
+gradweir_status client_direct_crc(const struct gradweir_client *client, uint32_t buffer,
+                                  uint64_t offset, uint64_t length, uint32_t *crc);
 
 #endif

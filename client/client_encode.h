@@ -41,9 +41,9 @@ gradweir_status client_encode_rewind(struct client_encoding *encoding);
 bool client_encode_more(struct client_encoding *encoding, uint64_t bytes);
 
 /* CRC32C of `length` bytes at `offset` of a send buffer: joined from those of its blocks where it
- * is whole blocks, else read again. */
-uint32_t client_encode_crc(const struct gradweir_client *client, uint32_t buffer, uint64_t offset,
-                           uint64_t length);
+ * is whole blocks, else read again: ERR_AGAIN, ERR_LOST where a GPU's memory cannot be read now. */
+gradweir_status client_encode_crc(const struct gradweir_client *client, uint32_t buffer,
+                                  uint64_t offset, uint64_t length, uint32_t *crc);
 
 /* Elements [first, first + n) as float32, at most a block: where the caller has them, or gathered
  * in client->block. Blocks are asked for in order. NULL: encoding->status says why. */

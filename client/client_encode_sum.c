@@ -3,28 +3,37 @@
 
 #include "common/checksum.h"
 
-uint32_t client_encode_crc(const struct gradweir_client *client, uint32_t buffer, uint64_t offset,
-                           uint64_t length)
+/* Of whole blocks, joined. What is left of a block at either end is read again: chunks of int8 cut
+ * a block each. */
+static uint32_t join(const struct sums_of_body *sums, const uint8_t *body, uint64_t offset,
+                     uint64_t end)
+{
+    const uint64_t block = sums->block_bytes, stop = end < sums->bytes ? end : sums->bytes;
+    const uint64_t begin = (offset + block - 1) / block * block;
+    uint64_t at = begin < stop ? begin : stop;
+    uint32_t crc = checksum_crc32c(0, body + offset, at - offset);
+    const uint32_t gap = checksum_crc32c_gap(block);
+    for (; at + block <= stop; at += block)
+        crc = checksum_crc32c_join(crc, sums->pieces[at / block], gap);
+    if (at < stop && stop == sums->bytes) { /* the model's last block may be short */
+        crc = checksum_crc32c_join(crc, sums->pieces[at / block], checksum_crc32c_gap(stop - at));
+        at = stop;
+    }
+    return checksum_crc32c(crc, body + at, end - at);
+}
+
+gradweir_status client_encode_crc(const struct gradweir_client *client, uint32_t buffer,
+                                  uint64_t offset, uint64_t length, uint32_t *crc)
 {
     const struct sums_of_body *sums = &client->sums[buffer];
     const uint64_t end = offset + length, block = sums->block_bytes;
     const uint8_t *body = client->lent[buffer] ? client->lent[buffer] : client->buffers[buffer];
     uint32_t memory;
     /* What lies behind the elements is in host memory, whatever the path. */
-    if (block == 0 || offset >= sums->bytes)
-        return checksum_crc32c(0, body + offset, length);
-    const bool cut = offset % block || (end % block && end < sums->bytes);
+    const bool here = block == 0 || offset >= sums->bytes;
+    const bool cut = !here && (offset % block || (end % block && end < sums->bytes));
     if (cut && client_direct_body(client, buffer, &memory))
-        return client_direct_crc(client, buffer, offset, length);
-    if (cut)
-        return checksum_crc32c(0, body + offset, length);
-    const uint64_t stop = end < sums->bytes ? end : sums->bytes;
-    const uint32_t gap = checksum_crc32c_gap(block);
-    uint32_t crc = 0;
-    uint64_t at = offset;
-    for (; at + block <= stop; at += block)
-        crc = checksum_crc32c_join(crc, sums->pieces[at / block], gap);
-    if (at < stop) /* the model's last block may be short */
-        crc = checksum_crc32c_join(crc, sums->pieces[at / block], checksum_crc32c_gap(stop - at));
-    return end > stop ? checksum_crc32c(crc, body + stop, end - stop) : crc;
+        return client_direct_crc(client, buffer, offset, length, crc);
+    *crc = here ? checksum_crc32c(0, body + offset, length) : join(sums, body, offset, end);
+    return GRADWEIR_OK;
 }

@@ -62,7 +62,14 @@ static void send_chunk(struct gradweir_client *client, const struct session_acti
                                .memory = memory};
     struct head_chunk head;
     memcpy(&head, &action->head, sizeof head);
-    head.crc = client_encode_crc(client, action->buffer, action->offset, action->length);
+    uint32_t crc;
+    if (client_encode_crc(client, action->buffer, action->offset, action->length, &crc) !=
+        GRADWEIR_OK) { /* its connection begins anew, and everything goes over that */
+        transport_room_back(client->transport, item.peer, item.body);
+        transport_hangup(client->transport, item.peer);
+        return;
+    }
+    head.crc = crc;
     memcpy(&item.heads[0], &head, sizeof head);
     outbox_put(&client->outbox, &item);
 }

@@ -217,3 +217,44 @@ void client_rig_free(struct client_rig *rig)
     cr_expect_eq(device_far_seen.opened, device_far_seen.closed);
     cr_expect_eq(device_far_seen.unpinned, 0u, "a copy did not go by pinned memory");
 }
+
+void client_rig_encode(struct client_rig *rig, enum client_source source, uint64_t piece,
+                       struct client_encoding *encoding)
+{
+    cr_assert_eq(client_encode_begin(encoding, rig->client, source, 0), GRADWEIR_OK, "%s",
+                 fail_reason());
+    while (client_encode_more(encoding, piece))
+        ;
+    cr_assert_eq(encoding->status, GRADWEIR_OK, "%s", fail_reason());
+}
+
+void client_twins_make(struct client_twins *twins, const struct client_rig_wish *wish)
+{
+    struct client_rig_wish host = *wish;
+    device_far_reset();
+    device_far_faults.polls_idle = wish->seed % 3;
+    client_rig_make(&twins->far, wish);
+    host.place = CLIENT_RIG_HOST;
+    host.path = GRADWEIR_MEMORY_PATH_AUTO;
+    client_rig_make(&twins->host, &host);
+}
+
+void client_twins_free(struct client_twins *twins)
+{
+    client_rig_free(&twins->far);
+    client_rig_free(&twins->host);
+}
+
+void client_twins_encode(struct client_twins *twins, enum client_source source, uint64_t piece,
+                         struct client_encoding *far, struct client_encoding *host)
+{
+    client_rig_encode(&twins->far, source, piece, far);
+    client_rig_encode(&twins->host, source, piece + 300000, host);
+    cr_assert_eq(far->filled, host->filled);
+    cr_expect_eq(far->digest, host->digest, "digest");
+    cr_expect_eq(memcmp(&far->norm, &host->norm, sizeof far->norm), 0, "norm %a, %a", far->norm,
+                 host->norm);
+    cr_expect_eq(memcmp(twins->far.client->sums[0].crcs, twins->host.client->sums[0].crcs,
+                        ((size_t)twins->far.client->model->blocks + 1) * sizeof(uint32_t)),
+                 0, "checksums");
+}

@@ -4,6 +4,7 @@
 #ifndef GRADWEIR_UNIT_CLIENT_RIG_H
 #define GRADWEIR_UNIT_CLIENT_RIG_H
 
+#include "client/client_encode.h"
 #include "client/client_memory.h"
 #include "tests/unit/device_far.h"
 
@@ -45,5 +46,21 @@ void client_rig_get(const struct client_rig *rig, size_t array, void *to);
 /* New chance floats in all gradients; one of element `spoiled` of the first is an infinity, unless
  * it is UINT64_MAX. */
 void client_rig_gradient(struct client_rig *rig, uint64_t seed, uint64_t spoiled);
+
+/* A whole push into buffer 0, `piece` bytes of it at a time. */
+void client_rig_encode(struct client_rig *rig, enum client_source source, uint64_t piece,
+                       struct client_encoding *encoding);
+
+/* A rig as wished, and its twin with the same floats in host memory. */
+struct client_twins {
+    struct client_rig far, host;
+};
+
+void client_twins_make(struct client_twins *twins, const struct client_rig_wish *wish);
+void client_twins_free(struct client_twins *twins);
+
+/* Both push: far in pieces of `piece`, its twin in others. */
+void client_twins_encode(struct client_twins *twins, enum client_source source, uint64_t piece,
+                         struct client_encoding *far, struct client_encoding *host);
 
 #endif

@@ -12,37 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct twins {
-    struct client_rig far, host;
-};
-
-static void twins_make(struct twins *twins, struct client_rig_wish wish)
+static void twins_make(struct client_twins *twins, struct client_rig_wish wish)
 {
-    device_far_reset();
-    device_far_faults.polls_idle = wish.seed % 3;
     wish.place = CLIENT_RIG_FAR;
     wish.known = true;
     wish.path = GRADWEIR_MEMORY_PATH_DIRECT;
-    client_rig_make(&twins->far, &wish);
-    wish.place = CLIENT_RIG_HOST;
-    wish.path = GRADWEIR_MEMORY_PATH_AUTO;
-    client_rig_make(&twins->host, &wish);
+    client_twins_make(twins, &wish);
 }
 
-static void twins_free(struct twins *twins)
+static uint32_t crc_of(const struct gradweir_client *client, uint64_t offset, uint64_t length)
 {
-    client_rig_free(&twins->far);
-    client_rig_free(&twins->host);
-}
-
-static void encode(struct client_rig *rig, enum client_source source, uint64_t piece,
-                   struct client_encoding *encoding)
-{
-    cr_assert_eq(client_encode_begin(encoding, rig->client, source, 0), GRADWEIR_OK, "%s",
+    uint32_t crc = 0;
+    cr_assert_eq(client_encode_crc(client, 0, offset, length, &crc), GRADWEIR_OK, "%s",
                  fail_reason());
-    while (client_encode_more(encoding, piece))
-        ;
-    cr_assert_eq(encoding->status, GRADWEIR_OK, "%s", fail_reason());
+    return crc;
 }
 
 /* Every chunk as it leaves, and stretches that are cut anyhow. */
@@ -52,27 +35,19 @@ static void expect_sums(const struct gradweir_client *client, const uint8_t *bod
     for (uint64_t at = 0; at < bytes; at += chunk) {
         const uint64_t some = bytes - at < chunk ? bytes - at : chunk;
         const uint64_t before = device_far_seen.given;
-        cr_expect_eq(client_encode_crc(client, 0, at, some),
-                     checksum_crc32c(0, body + at, (size_t)some));
+        cr_expect_eq(crc_of(client, at, some), checksum_crc32c(0, body + at, (size_t)some));
         cr_expect_eq(device_far_seen.given, before, "nobody reads a chunk again");
     }
     for (uint64_t at = 13; at + 40000 < bytes; at += 400001)
-        cr_expect_eq(client_encode_crc(client, 0, at, 39999), checksum_crc32c(0, body + at, 39999));
+        cr_expect_eq(crc_of(client, at, 39999), checksum_crc32c(0, body + at, 39999));
 }
 
-static void push_both(struct twins *twins, enum client_source source, uint64_t piece)
+static void push_both(struct client_twins *twins, enum client_source source, uint64_t piece)
 {
     struct client_encoding a, b;
     const struct gradweir_client *far = twins->far.client, *host = twins->host.client;
     uint32_t memory = 0;
-    encode(&twins->far, source, piece, &a);
-    encode(&twins->host, source, piece + 300000, &b);
-    cr_assert_eq(a.filled, b.filled);
-    cr_expect_eq(a.digest, b.digest);
-    cr_expect_eq(memcmp(&a.norm, &b.norm, sizeof a.norm), 0, "norm %a, %a", a.norm, b.norm);
-    cr_expect_eq(memcmp(far->sums[0].crcs, host->sums[0].crcs,
-                        ((size_t)far->model->blocks + 1) * sizeof(uint32_t)),
-                 0, "checksums");
+    client_twins_encode(twins, source, piece, &a, &b);
     const uint8_t *body = client_direct_body(far, 0, &memory);
     cr_assert_eq(body != NULL, source == CLIENT_GRADIENT);
     uint8_t *bytes = malloc((size_t)a.filled);
@@ -83,13 +58,14 @@ static void push_both(struct twins *twins, enum client_source source, uint64_t p
         memcpy(bytes, far->buffers[0], (size_t)a.filled);
     cr_expect_eq(memcmp(bytes, host->buffers[0], (size_t)a.filled), 0, "bytes");
     expect_sums(far, bytes, a.filled);
+    expect_sums(host, bytes, a.filled);
     free(bytes);
 }
 
 Test(client_direct, a_push_has_the_bytes_and_numbers_of_one_that_the_processor_makes)
 {
     for (uint64_t seed = 1; seed <= 8; seed++) {
-        struct twins twins;
+        struct client_twins twins;
         twins_make(&twins, (struct client_rig_wish){.codec = (enum arithmetic_codec)(seed % 4),
                                                     .seed = seed});
         cr_expect_str_eq(client_memory_path_name(twins.far.client), "direct");
@@ -101,11 +77,11 @@ Test(client_direct, a_push_has_the_bytes_and_numbers_of_one_that_the_processor_m
         client_rig_gradient(&twins.host, seed + 50, UINT64_MAX);
         push_both(&twins, CLIENT_GRADIENT, UINT64_MAX / 2);
         cr_expect_eq(device_far_seen.encoded, 2 * elements);
-        twins_free(&twins);
+        client_twins_free(&twins);
     }
 }
 
-static void expect_owed(const struct twins *twins, double off)
+static void expect_owed(const struct client_twins *twins, double off)
 {
     const struct gradweir_client *far = twins->far.client;
     const size_t n = (size_t)far->model->elements;
@@ -121,13 +97,13 @@ static void expect_owed(const struct twins *twins, double off)
     free(there);
 }
 
-static void new_gradients(struct twins *twins, uint64_t seed, uint64_t spoiled)
+static void new_gradients(struct client_twins *twins, uint64_t seed, uint64_t spoiled)
 {
     client_rig_gradient(&twins->far, seed, spoiled);
     client_rig_gradient(&twins->host, seed, spoiled);
 }
 
-static void hear(struct twins *twins, uint32_t verdict)
+static void hear(struct client_twins *twins, uint32_t verdict)
 {
     client_feedback_verdict(twins->far.client, 0, verdict);
     client_feedback_verdict(twins->host.client, 0, verdict);
@@ -136,7 +112,7 @@ static void hear(struct twins *twins, uint32_t verdict)
 Test(client_direct, what_an_encoding_leaves_out_stays_owed_as_it_does_in_host_memory)
 {
     for (uint64_t seed = 1; seed <= 3; seed++) { /* bfloat16, float16, int8 */
-        struct twins twins;
+        struct client_twins twins;
         twins_make(&twins, (struct client_rig_wish){.codec = (enum arithmetic_codec)seed,
                                                     .feedback = GRADWEIR_FEEDBACK_ON,
                                                     .seed = seed});
@@ -152,7 +128,7 @@ Test(client_direct, what_an_encoding_leaves_out_stays_owed_as_it_does_in_host_me
         push_both(&twins, CLIENT_GRADIENT, 100000);
         hear(&twins, VERDICT_ADMITTED);
         expect_owed(&twins, 0);
-        twins_free(&twins);
+        client_twins_free(&twins);
     }
 }
 
@@ -160,7 +136,7 @@ Test(client_direct, what_an_encoding_leaves_out_stays_owed_as_it_does_in_host_me
  */
 Test(client_direct, what_is_owed_comes_to_where_the_next_push_is_made)
 {
-    struct twins twins;
+    struct client_twins twins;
     twins_make(&twins, (struct client_rig_wish){.codec = ARITHMETIC_INT8, .seed = 6});
     for (uint64_t push = 0; push < 7; push++) {
         const bool gathers = push % 3 == 1;
@@ -174,7 +150,7 @@ Test(client_direct, what_is_owed_comes_to_where_the_next_push_is_made)
         hear(&twins, push > 3 ? VERDICT_QUEUE_FULL : VERDICT_ADMITTED);
     }
     expect_owed(&twins, 0);
-    twins_free(&twins);
+    client_twins_free(&twins);
 }
 
 /* The processor stops taking it along where it sees it, the GPU at the end: both undo what they
@@ -182,7 +158,7 @@ Test(client_direct, what_is_owed_comes_to_where_the_next_push_is_made)
 Test(client_direct, a_push_that_is_not_finite_or_too_large_leaves_nothing_owed_behind)
 {
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        struct twins twins;
+        struct client_twins twins;
         struct client_encoding encoding;
         twins_make(&twins,
                    (struct client_rig_wish){.codec = seed % 2 ? ARITHMETIC_INT8 : ARITHMETIC_BF16,
@@ -192,39 +168,39 @@ Test(client_direct, a_push_that_is_not_finite_or_too_large_leaves_nothing_owed_b
         if (seed > 2)
             twins.far.client->session.magnitude_max = 0.25;
         new_gradients(&twins, seed, seed > 2 ? UINT64_MAX : seed * 60000);
-        encode(&twins.far, CLIENT_GRADIENT, 100000, &encoding);
+        client_rig_encode(&twins.far, CLIENT_GRADIENT, 100000, &encoding);
         cr_expect(encoding.refused && !twins.far.client->returns[0]);
         expect_owed(&twins, 1e-6);
         client_feedback_verdict(twins.far.client, 0, VERDICT_NOT_FINITE);
         expect_owed(&twins, 1e-6);
         twins.far.client->session.magnitude_max = 1e30;
         client_rig_gradient(&twins.far, seed + 50, UINT64_MAX);
-        encode(&twins.far, CLIENT_GRADIENT, 100000, &encoding);
+        client_rig_encode(&twins.far, CLIENT_GRADIENT, 100000, &encoding);
         cr_expect(!encoding.refused && twins.far.client->returns[0], "the next one is good");
-        twins_free(&twins);
+        client_twins_free(&twins);
     }
 }
 
 Test(client_direct, what_was_accumulated_goes_by_staging)
 {
-    struct twins twins;
+    struct client_twins twins;
     twins_make(&twins, (struct client_rig_wish){.codec = ARITHMETIC_BF16, .seed = 2});
     cr_assert_eq(gradweir_accumulate(twins.far.client, 3), GRADWEIR_OK);
     cr_assert_eq(gradweir_accumulate(twins.host.client, 3), GRADWEIR_OK);
     push_both(&twins, CLIENT_ACCUMULATED, 100000);
-    twins_free(&twins);
+    client_twins_free(&twins);
 }
 
 /* The finite test is in the norm, and in the servers'. */
 Test(client_direct, a_gradient_that_is_not_finite_says_so_in_its_norm)
 {
-    struct twins twins;
+    struct client_twins twins;
     struct client_encoding encoding;
     twins_make(&twins, (struct client_rig_wish){.codec = ARITHMETIC_F32, .seed = 1});
     client_rig_gradient(&twins.far, 1, 200000);
-    encode(&twins.far, CLIENT_GRADIENT, 100000, &encoding);
+    client_rig_encode(&twins.far, CLIENT_GRADIENT, 100000, &encoding);
     cr_expect(encoding.norm > 1e300);
-    twins_free(&twins);
+    client_twins_free(&twins);
 }
 
 static void expect_refused(struct client_rig_wish wish, const char *reason)
@@ -301,4 +277,38 @@ Test(client_direct, a_device_that_is_lost_amid_a_push_is_told_for_good)
     }
     cr_expect_eq(status, GRADWEIR_OK);
     cr_expect(good > 6, "it was lost at %llu places only", (unsigned long long)good - 1);
+}
+
+static void find_body(void *context, uint64_t at, struct staging_stretch *found)
+{
+    const struct client_direct *direct = context;
+    *found = (struct staging_stretch){
+        .from = direct->bodies[0] + at, .bytes = direct->bytes - at, .far = true};
+}
+
+/* Whoever would send that chunk does not. */
+Test(client_direct, a_checksum_that_cannot_be_read_back_has_a_status)
+{
+    uint64_t jobs = 0;
+    for (int lost = 0; lost < 2; lost++) {
+        struct client_rig rig;
+        struct client_encoding encoding;
+        const struct client_rig_wish wish = {
+            .place = CLIENT_RIG_FAR, .known = true, .path = GRADWEIR_MEMORY_PATH_DIRECT, .seed = 3};
+        uint32_t crc = 77;
+        device_far_reset();
+        device_far_faults.copies_good = jobs;
+        client_rig_make(&rig, &wish);
+        client_rig_encode(&rig, CLIENT_GRADIENT, 100000, &encoding);
+        jobs = device_far_seen.given;
+        struct staging *staging = &rig.client->memory->staging;
+        const struct staging_source source = {.find = find_body,
+                                              .context = rig.client->memory->direct};
+        if (!lost)
+            cr_assert_eq(staging_read_begin(staging, &source, 1000, NULL), GRADWEIR_OK);
+        cr_expect_eq(client_encode_crc(rig.client, 0, 13, 40000, &crc),
+                     lost ? GRADWEIR_ERR_LOST : GRADWEIR_ERR_AGAIN);
+        cr_expect_eq(crc, 77u);
+        client_rig_free(&rig);
+    }
 }
