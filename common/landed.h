@@ -1,5 +1,6 @@
 /* What is asked of floats that have just landed, in one pass while they are in the cache: is the
- * checksum right, are they finite, how large are they. The pass may bring them to their place. */
+ * checksum right, are they finite, how large are they. The pass may bring them to their place, and
+ * make a step of them. */
 #ifndef GRADWEIR_COMMON_LANDED_H
 #define GRADWEIR_COMMON_LANDED_H
 
@@ -14,6 +15,14 @@ struct landing {
                    also when somebody else writes to `from` meanwhile */
     void *also; /* a second copy; NULL: none */
     bool past;  /* `to` is written past the caches, where the machine can: it is not read soon */
+
+    /* A step that is made ahead, from the same floats, in the same pass: what work->parameters are
+     * becomes work->parameters_next, for the elements from `at` on, as arithmetic->step makes it of
+     * a window of one gradient. Of the plan: SGD, one entry, whose slot does not matter; of `work`,
+     * its sources do not. INT8: `at` begins a block. plan NULL: no step. */
+    const struct arithmetic_plan *plan;
+    const struct arithmetic_work *work;
+    uint64_t at;
 };
 
 /* The CRC32C of n elements, continued from seed (0 starts), and their measure, continued in

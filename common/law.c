@@ -180,6 +180,11 @@ static double scheduled_rate(const struct law_settings *settings, uint64_t t)
     return rate;
 }
 
+double law_next_rate(const struct law *law)
+{
+    return scheduled_rate(&law->settings, law->optimizer_step + 1);
+}
+
 /* The sums behind the weights. Dividing all decays by that of the youngest entry changes no mean,
  * and keeps old windows from underflowing to nothing: 0.5^2000 is 0. */
 struct sums {
@@ -232,7 +237,7 @@ void law_step(const struct law *law, enum law_cause cause, struct law_step *step
     const bool damped = settings->damp == LAW_DAMP_MEAN_WEIGHT && step->n > 0;
     step->optimizer_step = law->optimizer_step + 1;
     step->damp = damped ? sums.decayed / sums.samples : 1.0;
-    step->learning_rate = scheduled_rate(settings, step->optimizer_step) * step->damp;
+    step->learning_rate = law_next_rate(law) * step->damp;
     step->bias1 = arithmetic_bias(settings->beta1, step->optimizer_step);
     step->bias2 = arithmetic_bias(settings->beta2, step->optimizer_step);
     step->needs_sums = settings->clip_average > 0.0 || settings->algorithm == ARITHMETIC_LAMB;

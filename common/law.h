@@ -204,6 +204,9 @@ bool law_due(const struct law *law, enum law_cause cause);
 /* The numbers of the step that would be taken now. Changes nothing. */
 void law_step(const struct law *law, enum law_cause cause, struct law_step *step);
 
+/* The learning rate of the next step, without damp: it depends on no gradient. */
+double law_next_rate(const struct law *law);
+
 /* A STEP record has been logged: its version must be the next (ASSERT). Counts uses, starts the
  * count of fresh ones anew, empties a tumbling window. */
 void law_apply(struct law *law, const struct law_step *step);

@@ -160,6 +160,10 @@ const struct setting settings_server[] = {
         "shard_threads", false, "auto", 1, 64, "auto",
         "threads that compute for one shard; auto: its part of the cores, at most 8; 1 where they "
         "are fewer than 4"),
+    FLAG("step_ahead", false, "on",
+         "with window = stride = 1 and sgd, a processor's one thread a shard makes the next step "
+         "while "
+         "its gradient lands, by a guess; the bits are the same"),
     ONE_OF("simd", false, "auto", "auto|scalar|avx2|avx512",
            "instructions of the arithmetic; the bits are the same"),
     ONE_OF("device", false, "cpu", "cpu|cuda", "what computes for a shard; cuda: a GPU"),

@@ -267,6 +267,7 @@ gradweir_status host_options_read(const struct settings *settings, struct host_o
     options->gpu = (uint32_t)settings_int(settings, "gpu");
     options->device_memory = (enum host_device_memory)settings_choice(settings, "device_memory");
     options->record = settings_text(settings, "record");
+    options->step_ahead = settings_bool(settings, "step_ahead");
     options->arena_dir = settings_text(settings, "arena_dir");
     options->record_bytes_max = (uint64_t)settings_size(settings, "record_bytes_max");
     options->linger_ns = settings_duration(settings, "linger");

@@ -30,6 +30,7 @@ struct host_options {
     enum host_device_memory device_memory; /* cuda: where it works */
     uint32_t shard_threads;                /* host_threads.h decides; 0 counts as 1 */
     uint64_t look_ns;                      /* as idle_init takes it */
+    bool step_ahead;    /* asked for; shard.ahead has it where device and threads allow it */
     bool crowded;       /* threads of this machine's shards outnumber its cores */
     const char *record; /* "": nowhere */
     uint64_t record_bytes_max;

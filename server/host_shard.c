@@ -115,6 +115,8 @@ static gradweir_status turn_control(struct shard_loop *loop, bool *any)
 static gradweir_status turn(struct shard_loop *loop, bool *any)
 {
     TRY(turn_control(loop, any));
+    if (loop->shard)
+        *any |= shard_loop_ahead(loop);
     *any |= shard_loop_transport(loop);
     if (loop->shard) {
         *any |= shard_loop_device(loop);

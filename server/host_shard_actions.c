@@ -196,15 +196,21 @@ void shard_loop_at_once(void *context, const struct transport_event *event)
 bool shard_loop_transport(struct shard_loop *loop)
 {
     struct transport_event events[SHARD_EVENTS_MAX];
-    loop->handed = false;
-    const size_t count = transport_poll(loop->transport, events, SHARD_EVENTS_MAX);
-    for (size_t i = 0; i < count; i++)
-        transport_told(loop, &events[i]);
-    return count > 0 || loop->handed;
+    loop->handed = loop->complete = false;
+    size_t all = 0, count;
+    const bool one_by_one = loop->shard && shard_guesses(loop->shard);
+    do {
+        count = transport_poll(loop->transport, events, one_by_one ? 1 : SHARD_EVENTS_MAX);
+        for (size_t i = 0; i < count; i++)
+            transport_told(loop, &events[i]);
+        all += count;
+    } while (one_by_one && count > 0 && all < SHARD_EVENTS_MAX && !loop->complete);
+    return all > 0 || loop->handed;
 }
 
 static void send_message(struct shard_loop *loop, struct message *message)
 {
+    loop->complete |= message->kind == MESSAGE_LANDED;
     if (message->kind == MESSAGE_PULSE)
         shard_loop_describe(loop, &message->pulse);
     control_send(loop->control, CONTROL_SERVER, message);

@@ -185,3 +185,17 @@ bool shard_loop_device(struct shard_loop *loop)
         job_done(loop, &done[i]);
     return true;
 }
+
+/* Other workers' heads wait so long at most. */
+#define AHEAD_NS 5000000
+
+bool shard_loop_ahead(struct shard_loop *loop)
+{
+    bool any = false;
+    if (!shard_guesses(loop->shard) || !loop->jobs_count)
+        return false;
+    const uint64_t end_ns = clock_now_ns() + AHEAD_NS;
+    while (loop->device_failed == GRADWEIR_OK && loop->jobs_count && clock_now_ns() < end_ns)
+        any |= shard_loop_device(loop);
+    return any;
+}

@@ -60,7 +60,9 @@ struct shard_loop {
     struct host_shard *host;
     struct control *control;
     struct transport *transport;
-    bool handed; /* the transport told something at once, in this turn */
+    bool handed;   /* the transport told something at once, in this turn */
+    bool complete; /* a gradient has landed, in this turn: what comes next is better taken when its
+                      step is made */
     struct host_listener listener;
     const struct device *device;
     struct device_state *device_state;
@@ -136,5 +138,9 @@ void shard_loop_queue(struct shard_loop *loop, const struct shard_action *action
 void shard_loop_at_once(void *loop, const struct transport_event *event);
 bool shard_loop_transport(struct shard_loop *loop);
 bool shard_loop_device(struct shard_loop *loop);
+
+/* Where steps are made ahead of being decided: one that is due and was not is made at once, up to a
+ * limit, because of gradients that land meanwhile nothing can be made ahead. */
+bool shard_loop_ahead(struct shard_loop *loop);
 
 #endif

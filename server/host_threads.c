@@ -6,9 +6,10 @@
 #include <string.h>
 
 enum {
-    THREADS_AUTO_MAX = 8, /* memory has no more to give */
-    CORES_FEW = 4,        /* below: workers and the coordinator need the others */
-    GPU_THREADS = 16      /* what a GPU counts as: 4 Mi elements a tile, or a tile is too short */
+    THREADS_AUTO_MAX = 8,   /* memory has no more to give */
+    CORES_FEW = 4,          /* below: workers and the coordinator need the others */
+    AHEAD_ELEMENTS = 16384, /* a smaller range is stepped in a few microseconds */
+    GPU_THREADS = 16        /* what a GPU counts as: 4 Mi elements a tile, or a tile is too short */
 };
 
 uint32_t host_threads_of(int64_t asked, uint32_t cores, uint32_t shards)
@@ -41,6 +42,8 @@ void host_threads_choose(struct host_options *options, uint32_t shards, const st
     options->crowded = threads * all > cores;
     options->shard.tile_elements =
         shard_tile(strcmp(options->device, "cpu") == 0 ? threads : GPU_THREADS);
+    const bool ahead = options->step_ahead && threads == 1 && strcmp(options->device, "cpu") == 0;
+    options->shard.ahead = ahead ? AHEAD_ELEMENTS : 0;
     if (threads > 1)
         log_line(log, LOG_INFO, "host", "%u threads compute for each of %u shards on %u cores%s",
                  threads, all, cores, options->crowded ? ", more than there are" : "");

@@ -144,23 +144,24 @@ static void apply_first(struct shard *shard, const struct record_first *first, u
 
 /* Steps. */
 
-void apply_unsummed(struct shard *shard)
+static void unsummed(const struct shard *shard, const struct record_step *record,
+                     struct arithmetic_plan *plan)
 {
-    struct arithmetic_plan *plan = &shard->step.plan;
     plan->phase = plan->algorithm == ARITHMETIC_LAMB ? ARITHMETIC_MOMENTS : ARITHMETIC_WHOLE;
     plan->scale = 1;
     for (uint32_t i = 0; i < plan->groups_n; i++)
-        plan->groups[i].frozen =
-            shard->groups[i].frozen || shard->step.record.algorithm == STEP_NOTHING;
+        plan->groups[i].frozen = shard->groups[i].frozen || record->algorithm == STEP_NOTHING;
 }
 
-static void fill_plan(struct shard *shard)
+void apply_unsummed(struct shard *shard)
 {
-    struct stepping *step = &shard->step;
-    const struct record_step *record = &step->record;
+    unsummed(shard, &shard->step.record, &shard->step.plan);
+}
+
+void apply_plan(struct shard *shard, const struct record_step *record, struct arithmetic_plan *plan)
+{
     const struct law_settings *law = &shard->ledger.law.settings;
     const struct optimizer_options *options = &shard->options.optimizer;
-    struct arithmetic_plan *plan = &step->plan;
     memset(plan, 0, sizeof *plan);
     plan->algorithm = law->algorithm;
     plan->first = record->t == 1;
@@ -191,7 +192,7 @@ static void fill_plan(struct shard *shard)
             .bias2 = record->groups[i].bias_correction2};
         arithmetic_plan_group(plan, i, &numbers);
     }
-    apply_unsummed(shard);
+    unsummed(shard, record, plan);
 }
 
 static void finish_step(struct shard *shard)
@@ -208,6 +209,7 @@ static void finish_step(struct shard *shard)
     shard->version = step->record.version;
     shard->step_ns = (uint64_t)(shard->now_ns - step->began_ns);
     tiles_turn(shard);
+    step->ahead = false;
     step->phase = STEP_IDLE;
     say_stepped(shard);
     pop(shard);
@@ -230,10 +232,21 @@ void apply_say_again(struct shard *shard)
         say_sums(shard);
 }
 
+/* Tiles that were made while the gradient landed are done. */
+static void pass_made(struct shard *shard)
+{
+    while (shard->step.ahead && tile_next(shard) < tile_end(shard) &&
+           ahead_made(shard, tile_next(shard), tile_end(shard))) {
+        ahead_passed(shard, tile_next(shard), tile_end(shard));
+        tile_done(shard);
+    }
+}
+
 /* The next tile goes to the device; when there is none left, the phase is over. */
 static void next_tile(struct shard *shard)
 {
     struct stepping *step = &shard->step;
+    pass_made(shard);
     const uint64_t next = tile_next(shard);
     uint64_t end = tile_end(shard);
     if (shard->plant.torn_step && step->phase == STEP_APPLYING && end == shard->elements &&
@@ -262,7 +275,7 @@ static void begin_step(struct shard *shard, const struct record_step *record)
     step->record = *record;
     step->from = parameters_find(shard, shard->version);
     ASSERT(step->from != UINT32_MAX && record->version == shard->version + 1);
-    step->to = parameters_spare(shard);
+    step->to = ahead_claim(shard);
     KEEP(shard, step->phase);
     step->phase = STEP_WAIT_SLOT;
     if (step->to == UINT32_MAX)
@@ -270,7 +283,8 @@ static void begin_step(struct shard *shard, const struct record_step *record)
     KEEP(shard, shard->parameters[step->to]);
     shard->parameters[step->to] = (struct parameter_slot){.used = true, .writing = true};
     step->began_ns = shard->now_ns;
-    fill_plan(shard);
+    apply_plan(shard, &step->record, &step->plan);
+    step->ahead = ahead_right(shard);
     step->phase = !record->rounds                           ? STEP_APPLYING
                   : step->plan.algorithm == ARITHMETIC_LAMB ? STEP_MOMENTS
                                                             : STEP_AVERAGING;

@@ -148,6 +148,7 @@ void arena_offsets(const struct shard *shard, struct offsets *at, uint64_t *byte
     at->records = take(&end, shard->records_max * sizeof(struct record));
     at->bits = take(&end, (uint64_t)options->member.slots * shard->bit_words * sizeof(uint64_t));
     at->shares = take(&end, (uint64_t)options->member.slots * RANKS_MAX * sizeof(struct share));
+    at->ahead = take(&end, shard->bit_words * sizeof(uint64_t));
     at->journal = take(&end, shard->journal.bytes);
     at->pieces = take(&end, shard->pieces_count * sizeof(struct arithmetic_range));
     at->sums =

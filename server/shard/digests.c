@@ -127,6 +127,13 @@ void digests_step(struct shard *shard, uint64_t begin, uint64_t end)
                      digests_of_parameters(shard, shard->step.to), begin, end);
 }
 
+void digests_ahead(struct shard *shard, uint64_t begin, uint64_t end)
+{
+    if (digests_kept_up(shard))
+        write_blocks(shard, parameter_offset(shard, shard->ahead.to),
+                     digests_of_parameters(shard, shard->ahead.to), begin, end);
+}
+
 void digests_average(struct shard *shard, uint64_t begin, uint64_t end)
 {
     if (digests_kept_up(shard))

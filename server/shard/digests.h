@@ -30,6 +30,7 @@ bool digests_record_same(struct shard *shard, const struct record *kept);
 uint64_t digests_bytes(const struct shard *shard);
 void digests_init(struct shard *shard);
 void digests_step(struct shard *shard, uint64_t begin, uint64_t end);
+void digests_ahead(struct shard *shard, uint64_t begin, uint64_t end); /* of what is made ahead */
 void digests_average(struct shard *shard, uint64_t begin, uint64_t end);
 void digests_parameters(struct shard *shard, uint32_t slot); /* all of a parameter slot's floats */
 void digests_tail(struct shard *shard, uint32_t slot);       /* and its MOMENTS */

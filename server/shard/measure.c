@@ -27,6 +27,16 @@ static uint64_t elements_of(const struct shard *shard, enum arithmetic_codec cod
     return codec_elements(codec, length < all - offset ? length : all - offset);
 }
 
+/* The same pass steps on what has landed, at that offset of the range. */
+static void step_ahead(struct shard *shard, uint64_t offset, struct landing *landing,
+                       struct arithmetic_work *work)
+{
+    ahead_work(shard, work);
+    landing->plan = &shard->ahead.plan;
+    landing->work = work;
+    landing->at = codec_elements(landing->codec, offset);
+}
+
 /* from: where the body lies, when it is to be copied on the way; or NULL. */
 static void measure(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
                     const unsigned char *from, struct shard_event *landed)
@@ -39,18 +49,25 @@ static void measure(struct shard *shard, const struct arithmetic *arithmetic, ui
     const uint64_t n =
         is_chunk ? elements_of(shard, codec, offset - slot_place(shard, slot), landed->length) : 0;
     const uint64_t bytes = codec_bytes(codec, n);
+    const bool steps = n > 0 && ahead_lands(shard, slot);
     uint32_t crc = 0, largest = 0;
+    struct landing landing = {.arithmetic = arithmetic,
+                              .codec = codec,
+                              .from = from ? from : body,
+                              .to = from ? body : NULL,
+                              .past = shard_streams(shard)};
+    struct arithmetic_work work;
+    if (steps)
+        step_ahead(shard, offset - slot_place(shard, slot), &landing, &work);
     if (n > 0)
-        crc = landed_blocks(&(struct landing){.arithmetic = arithmetic,
-                                              .codec = codec,
-                                              .from = from ? from : body,
-                                              .to = from ? body : NULL,
-                                              .past = shard_streams(shard)},
-                            n, sums_of(shard, slot, chunk), &largest);
+        crc = landed_blocks(&landing, n, sums_of(shard, slot, chunk), &largest);
+    if (steps)
+        ahead_stepped(shard, landing.at, landing.at + n);
     if (from)
         memcpy(body + bytes, from + bytes, landed->length - bytes);
     landed->crc = checksum_crc32c(crc, body + bytes, landed->length - bytes);
     landed->measured = is_chunk;
+    landed->ahead = steps ? shard->ahead.number : 0;
     landed->largest_bits = largest;
 }
 

@@ -43,7 +43,7 @@ static void hang_up_late_readers(struct shard *shard)
     }
 }
 
-uint32_t parameters_spare(struct shard *shard)
+uint32_t parameters_free(const struct shard *shard)
 {
     uint32_t best = UINT32_MAX;
     const bool lent = slots_lent(shard); /* the last one, to first parameters */
@@ -57,9 +57,15 @@ uint32_t parameters_spare(struct shard *shard)
         if (best == UINT32_MAX || slot->version < shard->parameters[best].version)
             best = i;
     }
-    if (best == UINT32_MAX)
-        hang_up_late_readers(shard);
     return best;
+}
+
+uint32_t parameters_spare(struct shard *shard)
+{
+    const uint32_t spare = parameters_free(shard);
+    if (spare == UINT32_MAX)
+        hang_up_late_readers(shard);
+    return spare;
 }
 
 static void send_gone(struct shard *shard, const struct pull *pull)

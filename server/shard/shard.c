@@ -344,6 +344,7 @@ bool shard_plant(struct shard *shard, const char *name)
                   {"quiet-off", &shard->plant.quiet_off},
                   {"promise-forgotten", &shard->plant.promise_forgotten},
                   {"generation-ignored", &shard->plant.generation_ignored},
+                  {"ahead-kept", &shard->plant.ahead_kept},
                   {"moments-twice", &shard->plant.moments_twice}};
     for (size_t i = 0; i < sizeof plants / sizeof *plants; i++)
         if (strcmp(plants[i].name, name) == 0)

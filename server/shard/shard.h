@@ -5,6 +5,7 @@
  *   shard.c   the step function
  *   slots.c   gradients: generations, chunks in flight, closing
  *   params.c  parameter slots: whole, ahead, being written, pinned
+ *   ahead.c   the next step is made while its gradient lands, by a guess
  *   warm.c    going on in the arena of a killed process; journal.c: an event happens whole or not
  *   shard_epoch.c  whom it follows, and what it tells a new coordinator
  *   arena.c   where everything lies: one piece of memory, offsets only, so that it can be shared
@@ -35,8 +36,11 @@ struct shard_options {
                                  thread. An arena keeps what it was made with */
     int64_t pull_patience_ns; /* a pull for a version that does not come gets GONE; a late reader is
                                  hung up */
-    uint32_t stripe_max;      /* 0: LAW_STRIPE_MAX; else as in a run that is replayed */
-    bool keep;                /* give KEEP for FIRST and every ADMIT (recording) */
+    uint64_t ahead;      /* ranges of at least so many elements are stepped ahead, where the law
+                            allows it: ahead.c; 0: none is. Not where a device keeps floats of
+                            its own */
+    uint32_t stripe_max; /* 0: LAW_STRIPE_MAX; else as in a run that is replayed */
+    bool keep;           /* give KEEP for FIRST and every ADMIT (recording) */
     bool warm;   /* the arena outlives its process: changes are journaled and tiles can be redone */
     bool digest; /* warm: keep digests of what lasts; shard_resume: look at them, if kept */
 };
@@ -107,8 +111,9 @@ struct shard_event {
                   */
     uint64_t token;
     gradweir_status status;
-    uint32_t crc;          /* LANDED: CRC32C of the body as it lies in the slot */
-    bool measured;         /* LANDED: by shard_measure_body */
+    uint32_t crc;   /* LANDED: CRC32C of the body as it lies in the slot */
+    bool measured;  /* LANDED: by shard_measure_body */
+    uint64_t ahead; /* LANDED and measured: by which guess it was stepped on; 0: it was not */
     uint32_t largest_bits; /* LANDED and measured, DONE of SCAN: of the largest magnitude; bits of
                               Inf or NaN when there is one */
     uint64_t not_finite;   /* DONE of SCAN: first such element of the range, or UINT64_MAX */
@@ -168,8 +173,9 @@ double *shard_sums(struct shard *shard); /* as shard_sums.c says */
 
 /* The second half of a TAKE to `offset` that went well, while the body is still in the cache:
  * CRC32C and, of a chunk, sums of squares (into the arena) and the largest magnitude. `landed` has
- * its token and length, and gets crc, measured and largest_bits. A gradient whose chunks were all
- * measured needs no SCAN. */
+ * its token and length, and gets crc, measured, largest_bits and ahead; it is told to the core
+ * before anything else is. A gradient whose chunks were all measured needs no SCAN. Where the core
+ * guesses that this gradient makes the next step, that is made of the chunk on the way: ahead.c. */
 void shard_measure_body(struct shard *shard, const struct arithmetic *arithmetic, uint64_t offset,
                         struct shard_event *landed);
 
@@ -202,6 +208,9 @@ struct shard_job_sums {
 void shard_job_sums(struct shard *shard, uint64_t begin, struct shard_job_sums *sums);
 void shard_digest_job(struct shard *shard, uint64_t begin, uint64_t end);
 bool shard_digests(const struct shard *shard);
+
+/* Whether steps are made ahead here, where a gradient can be guessed to be the next. */
+bool shard_guesses(const struct shard *shard);
 
 /* Where the floats of jobs lie, bytes of the arena: gradients, then parameters, then states and an
  * average up to `partials`, then a window's partial sums up to `end`. */
@@ -242,6 +251,7 @@ struct shard_figures {
     uint64_t heads_dropped;       /* refused: wrong session, epoch, generation, geometry */
     uint64_t messages_dropped;    /* of another epoch than the one it follows */
     uint64_t checksum_failures;
+    uint64_t tiles_ahead; /* of steps, that were made while their gradient landed */
     uint32_t sessions,
         landing; /* landing: slots with something in flight or landed and not logged */
     uint32_t pulls_waiting, pinned;

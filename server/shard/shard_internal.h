@@ -1,9 +1,9 @@
 /* What the files of the shard's core share: struct shard and who does what with it. Everything lies
  * in the arena and refers to its parts by offset.
  *
- *   arena:  struct shard | sessions | pulls | records | chunk bits | shares | journal |
- *           pieces | sums | sums of chunks | trust ratios | moments, twice | kept records | layout
- * | digests | lists | bodies | a tile's back to redo | slots (gradients) | parameter slots |
+ *   arena:  struct shard | sessions | pulls | records | chunk bits | shares | bits ahead | journal
+ * | pieces | sums | sums of chunks | trust ratios | moments, twice | kept records | layout |
+ * digests | lists | bodies | a tile's back to redo | slots (gradients) | parameter slots |
  * optimizer states | average | back | fronts
  *
  * What lies before the journal is control memory, and each byte of it is one of three kinds:
@@ -15,6 +15,7 @@
 #define GRADWEIR_SHARD_SHARD_INTERNAL_H
 
 #include "common/pieces.h"
+#include "server/shard/ahead.h"
 #include "server/shard/shard.h"
 
 #define ARENA_MAGIC UINT64_C(0x314d524157574721) /* "!GWWARM1" */
@@ -22,7 +23,7 @@
 enum {
     PARAMETER_SLOTS_MIN = 2, /* the whole version, and one to write */
     PARAMETER_SLOTS_MAX = 64,
-    SHARD_FORMAT = 9,     /* of the arena: raise it when the meaning of its bytes changes */
+    SHARD_FORMAT = 10,    /* of the arena: raise it when the meaning of its bytes changes */
     KILLS_MAX = 5,        /* at one and the same place: then the memory is to blame */
     QUIET_NS = 250000000, /* a dead process' bodies may land so long (measured: 90 ms) */
     CHUNKS_MAX = (1 << 28) / SLOTS_MAX, /* of one body: what a token can number */
@@ -120,6 +121,7 @@ enum step_phase {
 struct stepping {
     enum step_phase phase;
     bool job;          /* a tile is with the device */
+    bool ahead;        /* what was made ahead is what this step makes. Of the process */
     uint32_t from, to; /* parameter slots */
     int64_t began_ns;
     struct record_step record;
@@ -128,9 +130,9 @@ struct stepping {
 
 /* Where things lie, bytes from the arena's start. */
 struct offsets {
-    uint64_t sessions, pulls, records, bits, shares, journal, pieces, sums, chunk_sums, ratios,
-        moments, kept, layout, digests, lists, bodies, redo, slots, parameters, states, average,
-        back, fronts;
+    uint64_t sessions, pulls, records, bits, shares, ahead, journal, pieces, sums, chunk_sums,
+        ratios, moments, kept, layout, digests, lists, bodies, redo, slots, parameters, states,
+        average, back, fronts;
 };
 
 /* Whom it follows: shard_epoch.c. */
@@ -195,6 +197,8 @@ struct shard {
         bool first;
     } keeps[SLOTS_MAX];
     struct stepping step;
+    struct ahead ahead;
+    uint64_t ahead_numbers;
     uint64_t summed_version;
     uint32_t summed_factor;
 
@@ -207,7 +211,7 @@ struct shard {
     struct {
         bool stale_record, no_fence, pin_ignored, checksum_ignored, whole_early, torn_step,
             moments_twice, order_swapped, redo_off, stacks_redo_off, stacks_shifted, undo_off,
-            stale_close, quiet_off, promise_forgotten, generation_ignored;
+            stale_close, quiet_off, promise_forgotten, generation_ignored, ahead_kept;
     } plant;
     struct shard_actions *out;          /* only while shard_step runs */
     void (*audit)(struct shard *shard); /* tests: looks at the journal before each commit */
@@ -325,6 +329,7 @@ void shares_forget(struct shard *shard, uint32_t slot, bool torn);
 /* params.c */
 uint32_t
 parameters_spare(struct shard *shard); /* UINT32_MAX: none, and late readers were hung up */
+uint32_t parameters_free(const struct shard *shard); /* the same, and nobody is hung up */
 uint32_t parameters_find(const struct shard *shard, uint64_t version);
 void pull_asked(struct shard *shard, const struct shard_event *event);
 void pull_listed(struct shard *shard, const struct shard_event *event); /* its pieces are here */
@@ -359,6 +364,8 @@ uint64_t sums_pieces(const struct model *model, const struct model_range *range)
 void sums_tell(struct shard *shard);
 
 /* apply.c */
+void apply_plan(struct shard *shard, const struct record_step *record,
+                struct arithmetic_plan *plan);
 bool apply_room(const struct shard *shard, const struct record *record);
 void apply_logged(struct shard *shard, const struct record *record);
 void apply_done(struct shard *shard, const struct shard_event *event); /* a tile came back */

@@ -207,6 +207,7 @@ static void take(struct shard *shard, const struct head_chunk *head,
     KEEP(shard, bits[chunk / 64]);
     bits[chunk / 64] |= UINT64_C(1) << (chunk % 64);
     slot->in_flight++;
+    ahead_guess(shard, head->slot);
     struct shard_action *action = act(shard, SHARD_TAKE);
     action->offer = event->offer;
     action->offset = slot_place(shard, head->slot) + head->offset;
@@ -264,6 +265,7 @@ void slot_landed(struct shard *shard, const struct shard_event *event)
     } else {
         slot->received += event->length;
         landing_count(slot, event);
+        ahead_landed(shard, chunk, event);
         shard->figures.bytes_in += event->length;
         digests_chunk(shard, index, chunk, event->crc);
         if (event->crc != (uint32_t)token_high(event->token) && !shard->plant.checksum_ignored) {

@@ -239,6 +239,7 @@ void shard_forget(struct shard *shard)
     const uint64_t arena_bytes = shard->figures.arena_bytes;
     forget_dead(shard);
     slots_forget(shard);
+    ahead_forget(shard);
     memset(sessions_of(shard), 0, shard->options.sessions_max * sizeof(struct session));
     memset(pulls_of(shard), 0, shard->options.pulls_max * sizeof(struct pull));
     for (uint32_t i = 0; i < shard->options.member.parameter_slots; i++)
@@ -284,6 +285,7 @@ gradweir_status shard_resume(void *arena, uint64_t bytes, const struct law_setti
     if (shard->plant.promise_forgotten)
         shard->promise.epoch = shard->ledger.epoch;
     shard->options.pull_patience_ns = options->pull_patience_ns;
+    shard->options.ahead = options->ahead;
     shard->revived = true;
     snprintf(text, size, "log index %llu, version %llu; %s, %s",
              (unsigned long long)shard->ledger.index, (unsigned long long)shard->version,

@@ -166,9 +166,8 @@ struct sim_shard {
     uint64_t bytes;
     struct shard_actions actions;
     struct message_member member;
-    uint32_t epoch;    /* in which it became a member */
-    uint32_t promised; /* seen last */
-    uint64_t seen_version;
+    uint32_t epoch, promised; /* in which it became a member; seen last */
+    uint64_t seen_version, tiles_ahead;
     bool seen_any;
     struct check_place places[SLOTS_MAX];
     enum { DOOM_NONE, DOOM_STEP, DOOM_TILE, DOOM_EVENT } doom; /* where it dies */
@@ -288,6 +287,7 @@ struct reference {
     X(shard_deaths, "shard processes killed")                                                      \
     X(shard_returns, "shard processes that went on in the same memory")                            \
     X(half_events, "events half done when their process died")                                     \
+    X(tiles_ahead, "tiles of a step made while their gradient landed")                             \
     X(torn_tiles, "tiles of a step half done when their process died")                             \
     X(ghost_bodies, "bodies that landed after their process had died")                             \
     X(coordinator_deaths, "coordinators killed")                                                   \

@@ -25,7 +25,7 @@ static const char *const plants[] = {"admit-partial",      "early-receipt",
                                      "undo-off",           "stale-close",
                                      "quiet-off",          "promise-forgotten",
                                      "stacks-redo-off",    "stacks-schedule-shifted",
-                                     "swap-reopened"};
+                                     "swap-reopened",      "ahead-kept"};
 
 enum { PLANT_SEEDS = 4000 };
 

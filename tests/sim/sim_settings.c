@@ -95,6 +95,21 @@ static void choose_window_algorithm(struct sim *sim, struct law_settings *law)
         law->window_algorithm = LAW_AUTO;
 }
 
+/* What a shard can make ahead: ahead.c. By chance of its own, too. */
+static void choose_ahead(struct sim *sim, struct law_settings *law)
+{
+    struct random own;
+    random_split(&own, sim->seed, "ahead", 0);
+    if (!chance(&own, 0.25))
+        return;
+    law->window = law->stride = 1;
+    law->algorithm = ARITHMETIC_SGD;
+    law->normalise = LAW_MEAN;
+    law->clip = law->clip_average = 0;
+    law->damp = LAW_DAMP_OFF;
+    law->window_algorithm = LAW_AUTO;
+}
+
 /* By the seed itself, so that the rest of a seed is the same with every codec. A rank's share may
  * cut blocks of int8. */
 static void choose_codec(struct sim *sim, struct law_settings *law)
@@ -158,6 +173,7 @@ void settings_choose(struct sim *sim)
     settings->tile = chance(&sim->random, 0.5) ? 0 : sim->model->block;
     choose_law(sim, &order->law);
     choose_window_algorithm(sim, &order->law);
+    choose_ahead(sim, &order->law);
     choose_codec(sim, &order->law);
     *order = (struct order_options){.job = 7,
                                     .seed = sim->seed,

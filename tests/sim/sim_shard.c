@@ -168,6 +168,16 @@ static bool dies_in_tile(struct sim *sim, uint32_t index)
     return false;
 }
 
+static void count_ahead(struct sim *sim, uint32_t index)
+{
+    struct sim_shard *shard = &sim->shards[index];
+    struct shard_figures figures;
+    shard_figures(shard->shard, &figures);
+    if (figures.tiles_ahead > shard->tiles_ahead)
+        sim->counts.tiles_ahead += figures.tiles_ahead - shard->tiles_ahead;
+    shard->tiles_ahead = figures.tiles_ahead;
+}
+
 void server_shard(struct sim *sim, uint32_t index, const struct shard_event *event)
 {
     struct sim_shard *shard = &sim->shards[index];
@@ -181,6 +191,7 @@ void server_shard(struct sim *sim, uint32_t index, const struct shard_event *eve
         return;
     if (own.kind == SHARD_MESSAGE && own.message->kind == MESSAGE_RECORD)
         check_logged(sim, index, &own.message->record);
+    count_ahead(sim, index);
     check_promise(sim, index);
     check_shard(sim, index);
     bool dies = shard->doom == DOOM_STEP && shard->actions.count > 0;
@@ -221,6 +232,7 @@ static struct shard_options options_of(const struct sim *sim, uint32_t index)
                                   .pulls_max = SIM_WORKERS + 4,
                                   .chunk_bytes = settings->order.chunk_bytes,
                                   .tile_elements = settings->tile,
+                                  .ahead = 1,
                                   .pull_patience_ns = settings->pull_patience_ns,
                                   .warm = true,
                                   .digest = !sim->plant}; /* other checks must find those */

@@ -154,3 +154,93 @@ Test(landed, codes_are_copied_on_the_way_too)
         free(to);
     }
 }
+
+/* Three tensors in as many groups, one of them frozen, none of which ends where pieces do. */
+enum { BORDER = ARITHMETIC_BLOCK - 1003, FROZEN = BORDER + 30, MOST = FROZEN + 5000 };
+
+static const struct arithmetic_range ranges[] = {
+    {.begin = 0, .end = BORDER, .group = 0},
+    {.begin = BORDER, .end = FROZEN, .group = 1},
+    {.begin = FROZEN, .end = MOST, .group = 2},
+    {.begin = MOST, .end = N, .group = 0},
+};
+
+static void plan_of(struct arithmetic_plan *plan)
+{
+    *plan = (struct arithmetic_plan){.algorithm = ARITHMETIC_SGD, .scale = 1, .entries_n = 1};
+    plan->entries[0] = (struct arithmetic_entry){.slot = 3, .weight = 0.7f};
+    for (uint32_t i = 0; i < 3; i++)
+        arithmetic_plan_group(plan, i,
+                              &(struct arithmetic_group_numbers){.learning_rate = 0.3 + i,
+                                                                 .weight_decay = 0.01 * i,
+                                                                 .bias1 = 1,
+                                                                 .bias2 = 1,
+                                                                 .frozen = i == 2});
+}
+
+/* What a step makes of it that comes later. */
+static void step_later(const struct landing *landing, size_t n, float *expected)
+{
+    struct arithmetic_work work = *landing->work;
+    const size_t at = (size_t)landing->at, bytes = codec_bytes(landing->codec, N);
+    unsigned char *gradient = calloc(1, bytes);
+    work.sources = (struct arithmetic_sources){.base = gradient, .codec = landing->codec};
+    work.parameters_next = expected;
+    memcpy(gradient + codec_bytes(landing->codec, at), landing->from,
+           codec_bytes(landing->codec, n));
+    arithmetic_scalar.step(landing->plan, &work, at, at + n);
+    free(gradient);
+}
+
+/* From all sorts of places to all sorts of ends; bit k of `how`: past the caches, stays in place.
+ */
+static void steps_alike(enum arithmetic_codec codec, const struct arithmetic *set, unsigned how)
+{
+    static struct arithmetic_plan plan;
+    float *x = floats(), *from = floats(), *to = floats(), *next = floats(), *expected = floats();
+    const size_t begins[] = {0, ARITHMETIC_BLOCK, BORDER / 16 * 16, BORDER / 64 * 64 - 192};
+    plan_of(&plan);
+    for (size_t k = 0; k < 4; k++) {
+        const size_t at = begins[k] / CODEC_BLOCK * CODEC_BLOCK;
+        const size_t n = k == 3 ? 77 : N - at < 2 * BORDER ? N - at : 2 * BORDER;
+        const struct arithmetic_work work = {.parameters = from,
+                                             .parameters_next = next,
+                                             .ranges = ranges,
+                                             .ranges_n = 4,
+                                             .streams = how & 1};
+        const struct landing landing = {.arithmetic = set,
+                                        .codec = codec,
+                                        .from = x,
+                                        .to = how & 2 ? NULL : to,
+                                        .past = how & 1,
+                                        .plan = &plan,
+                                        .work = &work,
+                                        .at = at};
+        double sums[3], same[3];
+        uint32_t largest = 0;
+        set->encode(codec, 1, from + 17, n, x);
+        memset(next, 0, N * sizeof *next);
+        memset(expected, 0, N * sizeof *next);
+        step_later(&landing, n, expected);
+        cr_expect_eq(landed_blocks(&landing, n, sums, &largest),
+                     checksum_crc32c(0, x, codec_bytes(codec, n)));
+        cr_expect_eq(memcmp(next, expected, N * sizeof *next), 0, "%s, %s, %u, from %zu",
+                     codec_name(codec), set->name, how, at);
+        cr_expect_eq(arithmetic_measure_blocks(set, codec, x, n, same), largest);
+        cr_expect_eq(memcmp(sums, same, arithmetic_blocks(n) * sizeof *sums), 0);
+        cr_expect(how & 2 || memcmp(to, x, codec_bytes(codec, n)) == 0);
+    }
+    free(x);
+    free(from);
+    free(to);
+    free(next);
+    free(expected);
+}
+
+Test(landed, a_step_in_the_same_pass_has_the_bits_of_one_that_comes_later)
+{
+    for (int codec = ARITHMETIC_F32; codec <= ARITHMETIC_INT8; codec++)
+        for (size_t k = 0; arithmetic_at(k) != NULL; k++)
+            for (unsigned how = 0; how < 4; how++)
+                steps_alike((enum arithmetic_codec)codec, arithmetic_at(k), how);
+}
