@@ -139,7 +139,7 @@ static uint64_t run_of(const struct client_encoding *encoding, uint64_t first, u
 }
 
 /* Pieces that are gathered stay in the first cache until they have been looked at. */
-enum { PIECE = 4096, ENCODED = 1024 };
+enum { PIECE = 4096 };
 
 /* Floats [first, first + n) into the send buffer, which lies at landing->to; how many. */
 static uint64_t copy_some(struct client_encoding *encoding, struct landing *landing, uint64_t first,
@@ -187,26 +187,19 @@ static uint32_t copy_floats(struct client_encoding *encoding, uint64_t first, ui
     return crc;
 }
 
-/* The same where floats become something else: encoded, measured and hashed piece by piece. A piece
- * is as long as a page. Callers' memory lies in small pages as a rule, and the processor does not
- * look beyond the one it reads: who asks for a line of the next page finds the page's place known
- * and its floats on their way, which is a quarter of the whole time. */
+/* The same where floats become something else. */
 static uint32_t encode_floats(struct client_encoding *encoding, uint64_t first, uint64_t n,
                               struct arithmetic_running *running)
 {
-    const enum arithmetic_codec codec = encoding->codec;
-    const uint8_t *to = encoding->client->buffers[encoding->buffer];
-    uint32_t crc = 0;
-    for (uint64_t at = first; at < first + n; at += ENCODED) {
-        const uint64_t rest = first + n - at, some = rest < ENCODED ? rest : ENCODED;
+    encoding->crc = 0;
+    for (uint64_t at = first; at < first + n; at += PIECE) {
+        const uint64_t rest = first + n - at, some = rest < PIECE ? rest : PIECE;
         const float *from = client_encode_source(encoding, at, some);
         if (!from) /* it was far, and is lost */
             break;
-        __builtin_prefetch((const void *)((uintptr_t)from + ENCODED * sizeof *from));
         client_feedback_encode(encoding, from, at, some, running);
-        crc = checksum_crc32c(crc, to + codec_bytes(codec, at), (size_t)codec_bytes(codec, some));
     }
-    return crc;
+    return encoding->crc;
 }
 
 const uint8_t *client_encode_lies(const struct client_encoding *encoding)

@@ -14,10 +14,12 @@ struct client_encoding {
     uint64_t at;     /* elements that are in */
     uint32_t tensor; /* of model->by_offset: where the next block begins */
     double sum_squares;
+    uint32_t crc;  /* of a block of the model, as far as it is encoded */
     uint64_t owed; /* error feedback: elements before this one have taken their rest along */
     bool streams;  /* some are far: all come by a stream (client_memory.h) */
     bool direct;   /* it is made in a GPU's memory (client_direct.h) */
     gradweir_status status; /* OK, or why it goes no further */
+    bool stays;             /* the last chunks do not leave: not waited for, until one has */
     bool no_room;           /* the transport had none for the last chunk: not waited for */
     bool refused;           /* it is not finite, or too large, and will not be admitted */
     uint64_t filled;        /* bytes of the send buffer that will not change any more */

@@ -12,6 +12,7 @@
 #include "client/client_direct.h"
 
 #include "common/codec.h"
+#include "common/encoded.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -82,8 +83,12 @@ void client_feedback_encode(struct client_encoding *encoding, const float *from,
     const enum arithmetic_codec codec = encoding->codec;
     uint8_t *to = client->buffers[encoding->buffer] + codec_bytes(codec, first);
     const bool owes = client->rest && !encoding->refused;
-    client->arithmetic->encode_on(codec, from, (size_t)n, owes ? rest_at(client, first) : NULL, to,
-                                  running);
+    const struct encoded encoded = {.arithmetic = client->arithmetic,
+                                    .codec = codec,
+                                    .from = from,
+                                    .rest = owes ? rest_at(client, first) : NULL,
+                                    .to = to};
+    encoding->crc = encoded_sum(&encoded, (size_t)n, encoding->crc, running);
     if (!owes)
         return;
     encoding->owed = first + n;

@@ -11,7 +11,7 @@ gradweir_status client_feedback_take(struct gradweir_client *client);
 void client_feedback_free(struct gradweir_client *client);
 
 /* Elements [first, first + n), at most a block, into the send buffer, with what is owed of them;
- * their measure goes on in *running. */
+ * their measure goes on in *running, their CRC32C in encoding->crc. */
 void client_feedback_encode(struct client_encoding *encoding, const float *from, uint64_t first,
                             uint64_t n, struct arithmetic_running *running);
 

@@ -50,6 +50,36 @@ static gradweir_status room_wait(struct gradweir_client *client, uint32_t member
     }
 }
 
+/* Over a connection where bodies come along with their heads (transport_portion) there are no
+ * blocks to wait for; a chunk that is made when it can leave is sent from the cache. */
+enum { MADE_AHEAD = 2 };
+
+/* False: nothing has left for long. */
+static bool departure_wait(struct gradweir_client *client, uint32_t member, uint64_t patience_ns)
+{
+    const struct session_member *to = &client->session.members[member];
+    uint64_t end = clock_now_ns() + patience_ns;
+    uint32_t before = to->in_flight;
+    if (to->in_flight < MADE_AHEAD)
+        return true;
+    if (patience_ns == 0 ||
+        transport_portion(client->transport, client->peers[member]) == UINT64_MAX)
+        return false;
+    for (idle_anew(&client->idle);;) {
+        const bool any = client_turn(client);
+        if (to->state != MEMBER_OPEN || client->failed != GRADWEIR_OK || clock_now_ns() >= end)
+            return false;
+        if (to->in_flight < MADE_AHEAD)
+            return true;
+        if (to->in_flight != before) {
+            before = to->in_flight;
+            end = clock_now_ns() + patience_ns;
+        }
+        if (!idle_again(&client->idle, any))
+            client_sleep(client, end);
+    }
+}
+
 uint64_t client_room_take(struct client_encoding *encoding, uint64_t chunk)
 {
     struct gradweir_client *client = encoding->client;
@@ -59,6 +89,7 @@ uint64_t client_room_take(struct client_encoding *encoding, uint64_t chunk)
     const uint32_t member = member_at(client, encoding->filled, chunk, &length);
     if (member == MEMBERS_MAX)
         return chunk;
+    encoding->stays = !departure_wait(client, member, encoding->stays ? 0 : ROOM_PATIENCE_NS);
     if (encoding->codec == ARITHMETIC_F32 && !client->lent[encoding->buffer] && !encoding->direct) {
         const uint64_t patience_ns = encoding->no_room ? 0 : ROOM_PATIENCE_NS;
         room->length = length;

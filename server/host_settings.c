@@ -64,6 +64,16 @@ static void read_optimizer(const struct settings *settings, struct law_settings 
     }
 }
 
+/* Over TCP so much comes along with its head, and is landed from where the network put it
+ * (transport_portion); elsewhere it would be more work. */
+static uint64_t chunk_bytes(const struct settings *settings)
+{
+    const int64_t bytes = settings_size(settings, "chunk_bytes");
+    if (bytes != SETTING_WORD)
+        return (uint64_t)bytes;
+    return strcmp(settings_text(settings, "transport"), "tcp") == 0 ? 256 << 10 : 1 << 20;
+}
+
 static gradweir_status read_order(const struct settings *settings, struct order_options *order)
 {
     order->workers_max = (uint32_t)settings_int(settings, "workers_max");
@@ -92,7 +102,7 @@ static gradweir_status read_order(const struct settings *settings, struct order_
     order->overflow_reject = settings_choice(settings, "overflow") == 1;
     order->outstanding_max = OUTSTANDING_MAX;
     order->parameter_slots = (uint32_t)settings_int(settings, "parameter_slots");
-    order->chunk_bytes = (uint64_t)settings_size(settings, "chunk_bytes");
+    order->chunk_bytes = chunk_bytes(settings);
     const int64_t flush_after = settings_duration(settings, "flush_after");
     order->flush_after_ns = flush_after == SETTING_WORD ? 0 : flush_after;
     order->place_patience_ns = settings_duration(settings, "place_patience");

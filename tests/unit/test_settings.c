@@ -122,7 +122,7 @@ Test(settings, bad_values_are_named_with_their_range_and_change_nothing)
         {"learning_rate", "0x1p3", "learning_rate is 0"},
         {"lease", "2", "lease is 50ms to 1h"},
         {"lease", "2parsecs", "lease is 50ms to 1h"},
-        {"chunk_bytes", "1KiB", "chunk_bytes is 4KiB to 1GiB"},
+        {"chunk_bytes", "1KiB", "chunk_bytes is 4KiB to 1GiB, or auto"},
         {"decay", "ex", "decay is one of uniform|exp|poly"},
         {"decay", "", "decay is one of"},
         {"insecure", "maybe", "insecure is on or off"},
