@@ -149,7 +149,7 @@ static gradweir_status may_push(const struct gradweir_client *client,
                     "%llu samples are accumulated: push them with samples = 0, "
                     "or accumulate these too",
                     (unsigned long long)client->gathered_samples);
-    if (!client->gathered_samples && (samples == 0 || samples > (UINT64_C(1) << 53)))
+    if (!client->gathered_samples && (samples == 0 || samples > SAMPLES_MAX))
         return fail(GRADWEIR_ERR_INVALID, "samples is %llu: 1 to 2^53 are allowed",
                     (unsigned long long)samples);
     return GRADWEIR_OK;

@@ -102,7 +102,7 @@ static gradweir_status agree(struct gradweir_ranks *group, uint64_t samples, uin
         *total += group->shared ? 0 : all[i].samples;
     }
     *total = group->shared ? samples : *total;
-    if (*total == 0 || *total > UINT64_C(1) << 53)
+    if (*total == 0 || *total > SAMPLES_MAX)
         return fail(GRADWEIR_ERR_INVALID, "push: %llu samples of all ranks: 1 to 2^53 are allowed",
                     (unsigned long long)*total);
     return GRADWEIR_OK;

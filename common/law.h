@@ -51,7 +51,7 @@ struct law_settings {
     enum law_decay decay;
     double decay_beta;       /* EXP: β, above 0 and up to 1 */
     double decay_power;      /* POLY: a, 0..16 */
-    double samples_exponent; /* α: 0..1; samples 0 count as 1 */
+    double samples_exponent; /* α: 0..1; samples 0, of old logs, count as 1 */
     enum law_at staleness_at;
     bool recheck; /* leave out what has become too stale inside the window; not with LAW_AT_ARRIVAL
                    */

@@ -151,14 +151,16 @@ struct message_place {
     uint64_t generation;
 };
 
+#define SAMPLES_MAX (UINT64_C(1) << 53) /* of a gradient, which has one at least */
+
 struct message_describe {
     struct name name;
     uint32_t slot;
     uint64_t generation;
     uint32_t purpose; /* enum purpose: gradient or first parameters */
     uint64_t basis;
-    uint64_t samples;
-    double norm; /* over the whole gradient, before any clipping here */
+    uint64_t samples; /* of a gradient 1 .. SAMPLES_MAX; anything else is refused as MISMATCH */
+    double norm;      /* over the whole gradient, before any clipping here */
     uint64_t layout_hash;
     uint64_t digest; /* of the whole body, model_digest's rule */
 };
@@ -171,7 +173,8 @@ struct message_receipt {
     uint64_t staleness;
     float weight;     /* in the step that first reads it, before normalisation; 0 when refused */
     uint64_t durable; /* log index covered by a whole cut */
-    uint64_t detail;  /* NOT_FINITE: element of the model; MISMATCH: what was expected; else 0 */
+    uint64_t detail;  /* NOT_FINITE: element of the model; MISMATCH: what was expected, or the
+                         samples that make no sense; else 0 */
     uint64_t whole;   /* newest whole version, for the worker's information */
     uint64_t next_sequence; /* a PLACE that comes along; 0: none */
     uint32_t next_slot;

@@ -47,11 +47,28 @@ bool judge_pending(const struct order *order)
     return false;
 }
 
+/* The library refuses them where they are pushed; of a client that is not ours nobody else does. */
+static bool samples_make_sense(uint64_t samples)
+{
+    return samples > 0 && samples <= SAMPLES_MAX;
+}
+
+static void refuse_samples(struct order *order, struct order_slot *slot)
+{
+    const uint64_t samples = slot->describe.samples;
+    order_say(order, "push %llu of worker %s says %llu samples, 1 to 2^53 are allowed: refused",
+              (unsigned long long)slot->name.sequence,
+              order->ledger.workers[slot->name.worker].identity, (unsigned long long)samples);
+    judge_known(order, slot, VERDICT_MISMATCH, samples);
+}
+
 void judge_head(struct order *order, struct order_slot *slot)
 {
     const struct message_describe *describe = &slot->describe;
     if (describe->layout_hash != order->ledger.layout_hash)
         judge_known(order, slot, VERDICT_MISMATCH, order->ledger.layout_hash);
+    else if (describe->purpose == PURPOSE_GRADIENT && !samples_make_sense(describe->samples))
+        refuse_samples(order, slot);
     else if (describe->purpose == PURPOSE_FIRST && order->ledger.first)
         judge_known(order, slot, VERDICT_CANCELLED, 0);
     else if (describe->purpose == PURPOSE_GRADIENT && !order->ledger.first)

@@ -42,6 +42,8 @@ static const struct sim_name *check_admit(struct sim *sim, const struct record_a
         admit->samples != known->samples || admit->norm != known->norm)
         sim_fail(sim, "record %llu does not say what worker %u described", (ull)sim->index,
                  admit->name.worker);
+    if (admit->samples == 0)
+        sim_fail(sim, "record %llu admits a gradient of no samples", (ull)sim->index);
     if (admit->basis > version || (most >= 0 && version - admit->basis > (uint64_t)most))
         sim_fail(sim, "record %llu admits basis %llu at version %llu", (ull)sim->index,
                  (ull)admit->basis, (ull)version);
@@ -58,7 +60,8 @@ static bool refused_rightly(struct sim *sim, const struct sim_name *known, uint3
     case VERDICT_FUTURE: return known->basis > version || !sim->reference->first;
     case VERDICT_NOT_FINITE:
         return !known->finite || sim->settings.order.law.normalise == LAW_COUNT;
-    case VERDICT_MISMATCH: return known->corrupted;
+    case VERDICT_MISMATCH:
+        return known->corrupted || (known->purpose == PURPOSE_GRADIENT && known->samples == 0);
     default: return verdict == VERDICT_CANCELLED;
     }
 }

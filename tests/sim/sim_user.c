@@ -53,6 +53,13 @@ static uint64_t choose_basis(struct sim *sim, uint64_t basis)
     return random_below(&sim->random, basis + 1);
 }
 
+/* None at all, which a library would not send, only while times are hostile. */
+static uint64_t choose_samples(struct sim *sim)
+{
+    const uint64_t samples = random_below(&sim->random, 100);
+    return samples == 0 && !sim->hostile ? 1 : samples;
+}
+
 static void fill_later(struct sim *sim, uint32_t index, uint32_t buffer)
 {
     event_add(sim, (struct sim_event){.at_ns = sim->now_ns + event_delay(sim, 0.5),
@@ -125,7 +132,7 @@ static void push(struct sim *sim, uint32_t index, uint32_t buffer, uint32_t purp
         .buffer = buffer,
         .purpose = purpose,
         .basis = purpose == PURPOSE_FIRST ? 0 : choose_basis(sim, worker->basis),
-        .samples = random_below(&sim->random, 100),
+        .samples = choose_samples(sim),
         .norm = isfinite(measured.sum_squares) ? sqrt(measured.sum_squares) : 1,
         .digest = checksum_hash64(0, body, sim->body_bytes)};
     worker->norms[buffer] = request.norm;

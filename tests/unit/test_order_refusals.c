@@ -102,10 +102,10 @@ Test(order_refusals, who_has_lost_a_place_waits_for_another_where_others_are_tur
     bench_end(&b);
 }
 
-/* The library refuses them; whoever writes messages of his own gets a weight like any other. */
-Test(order_refusals, samples_that_make_no_sense_have_a_weight_that_is_finite_and_no_zero)
+/* The library refuses them; whoever writes messages of his own hears it from here. */
+Test(order_refusals, samples_that_make_no_sense_are_refused_from_the_head_and_it_is_said_who)
 {
-    const uint64_t samples[] = {0, UINT64_C(1) << 63, UINT64_MAX};
+    const uint64_t samples[] = {0, SAMPLES_MAX + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
         struct message_place place;
         bench_init(&b);
@@ -114,13 +114,34 @@ Test(order_refusals, samples_that_make_no_sense_have_a_weight_that_is_finite_and
         struct message_describe head = bench_head(&b, &place);
         head.samples = samples[i];
         bench_describe(&b, &head);
+        cr_assert(said() && strstr(said(), "push 2 of worker a says"), "%s", said());
+        const struct record *refuse = bench_record(&b, RECORD_REFUSE);
+        cr_assert_not_null(refuse);
+        cr_assert_eq(refuse->refuse.verdict, VERDICT_MISMATCH);
+        cr_assert_eq(refuse->refuse.detail, samples[i]);
+        bench_log(&b);
+        cr_assert_eq(bench_sent(&b, 101, MESSAGE_RECEIPT, 0)->receipt.verdict, VERDICT_MISMATCH);
+        bench_end(&b);
+    }
+}
+
+Test(order_refusals, one_sample_and_the_most_that_are_allowed_count)
+{
+    const uint64_t samples[] = {1, SAMPLES_MAX};
+    bench_init(&b);
+    bench_start(&b, true);
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+        struct message_place place;
+        cr_assert(bench_place(&b, 0, 2 + i, &place));
+        struct message_describe head = bench_head(&b, &place);
+        head.samples = samples[i];
+        bench_describe(&b, &head);
         const struct message_landed body = bench_body(&head);
         for (uint32_t shard = 0; shard < 2; shard++)
             bench_landed(&b, shard, &body);
-        const struct record *admit = bench_record(&b, RECORD_ADMIT);
-        cr_assert_not_null(admit);
-        cr_assert(admit->admit.sample_weight >= 1 && admit->admit.sample_weight < 1e20, "%g",
-                  (double)admit->admit.sample_weight);
-        bench_end(&b);
+        bench_log(&b);
+        cr_assert_eq(bench_record(&b, RECORD_ADMIT)->admit.samples, samples[i]);
+        cr_assert_eq(bench_record(&b, RECORD_ADMIT)->admit.sample_weight, (double)samples[i]);
     }
+    bench_end(&b);
 }

@@ -81,7 +81,8 @@ enum gradweir_verdict {
     GRADWEIR_STALE = 2,      /* its basis is too old */
     GRADWEIR_FUTURE = 3,     /* its basis does not exist yet */
     GRADWEIR_NOT_FINITE = 4, /* NaN, infinity, or too large; the receipt names the tensor */
-    GRADWEIR_MISMATCH = 5,   /* another layout, or the bytes were not those that were described */
+    GRADWEIR_MISMATCH = 5,   /* another layout, the bytes were not those that were described, or a
+                                description that makes no sense */
     GRADWEIR_CANCELLED = 6,  /* it did not arrive in time, or the worker was replaced */
     GRADWEIR_QUEUE_FULL = 7  /* no room, and the servers are set to refuse rather than wait */
 };
