@@ -78,10 +78,13 @@ ELEMENT float element_from_f16(uint16_t half)
 
 /* int8 with one scale for each ELEMENT_INT8_BLOCK elements. The scale is the largest magnitude /
  * 127, rounded up to 16 significant bits, so that scale × q is exact for every q of -127..127 (and
- * what has been encoded once encodes to itself), and no smaller than the smallest normal float, so
- * that its reciprocal is finite. All zeros: scale 0. With a NaN or an Inf among them: the scale is
- * NaN, and q is 1 where they are and 0 elsewhere. */
-#define ELEMENT_INT8_BLOCK 256
+ * what has been encoded once encodes to itself); no smaller than the smallest normal float, so
+ * that its reciprocal is finite; and no larger than the last such scale whose 127-fold is finite:
+ * what is finite stays so, and so does what an encoding leaves out of it. All zeros: scale 0. With
+ * a NaN or an Inf among them: the scale is NaN, and q is 1 where they are and 0 elsewhere. */
+#define ELEMENT_INT8_BLOCK     256
+#define ELEMENT_INT8_SCALE_MIN 0x00800000u /* as bits */
+#define ELEMENT_INT8_SCALE_MAX 0x7c010200u /* FLT_MAX / 127, rounded down to 16 bits */
 
 ELEMENT float element_int8_scale(uint32_t largest_bits)
 {
@@ -91,7 +94,8 @@ ELEMENT float element_int8_scale(uint32_t largest_bits)
         return 0.0f;
     const uint32_t bits =
         (element_bits(element_float(largest_bits) / 127.0f) + 0xffu) & 0xffffff00u;
-    return element_float(bits < 0x00800000u ? 0x00800000u : bits);
+    const uint32_t least = bits < ELEMENT_INT8_SCALE_MIN ? ELEMENT_INT8_SCALE_MIN : bits;
+    return element_float(least > ELEMENT_INT8_SCALE_MAX ? ELEMENT_INT8_SCALE_MAX : least);
 }
 
 /* What an element is multiplied by before it is rounded. */

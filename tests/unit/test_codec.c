@@ -3,6 +3,7 @@
 #include "common/random.h"
 
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -209,6 +210,57 @@ Test(codec, zeros_and_the_smallest_numbers_are_no_trouble)
         x[0] = 3.4028234e38f;
         arithmetic_at(s)->encode(ARITHMETIC_INT8, 1, x, 3, wire);
         cr_assert_eq(wire[4], 127);
+    }
+}
+
+static bool all_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+/* About the ends of all number formats: where float16 and bfloat16 round to infinity, and where 127
+ * steps of int8 would be more than a float can hold. */
+static const float extremes[] = {FLT_MAX,         -FLT_MAX,        0x1.fffffcp127f,
+                                 0x1.fdfffep127f, 0x1.fe0000p127f, 0x1.fe0002p127f,
+                                 0x1.fep127f,     0x1.fefffep127f, -0x1.ffp127f,
+                                 0x1.0p127f,      65519.996f,      -65520.0f,
+                                 FLT_MIN,         1e-45f,          -0.0f,
+                                 INFINITY,        -INFINITY,       NAN};
+static const float debts[] = {0.0f, -0.0f, 1.0f, -65504.0f, 0x1p103f, -0x1p103f, FLT_MAX, -FLT_MAX};
+
+/* A rest that is not finite would poison each later gradient. */
+Test(codec, a_rest_stays_finite_whatever_is_encoded)
+{
+    enum { FEW = CODEC_BLOCK + 7 };
+    for (size_t s = 0; arithmetic_at(s); s++)
+        for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++)
+            for (size_t k = 0; k < sizeof debts / sizeof *debts * 4; k++) {
+                const enum arithmetic_codec codec = codecs[k % 4];
+                float x[FEW] = {0}, rest[FEW] = {0};
+                uint8_t wire[4 * FEW];
+                x[1] = x[FEW - 2] = extremes[i];
+                x[3] = -0.7f * extremes[i];
+                rest[1] = rest[4] = rest[FEW - 2] = debts[k / 4];
+                arithmetic_at(s)->encode_rest(codec, x, FEW, rest, wire);
+                cr_assert(all_finite(rest, FEW), "%s %s: %a, and %a is owed",
+                          arithmetic_at(s)->name, codec_name(codec), (double)extremes[i],
+                          (double)debts[k / 4]);
+            }
+}
+
+Test(codec, int8_keeps_what_is_finite_finite_and_changes_no_other_scale)
+{
+    for (uint32_t bits = element_bits(0x1p127f); bits < 0x7f800000u;
+         bits += bits < 0x7f7fff00u ? 0x3ff : 1) {
+        const float x = element_float(bits), scale = element_int8_scale(bits);
+        const uint32_t rounded = (element_bits(x / 127.0f) + 0xffu) & 0xffffff00u;
+        cr_assert(isfinite(127.0f * scale), "%a", (double)x);
+        if (isfinite(127.0f * element_float(rounded)))
+            cr_assert_eq(element_bits(scale), rounded, "%a", (double)x);
+        cr_assert_eq(element_to_int8(x, element_int8_inverse(scale)), 127, "%a", (double)x);
     }
 }
 

@@ -15,13 +15,15 @@ enum { N = 9 * 1024, SEEDS = 40 };
 static const enum arithmetic_codec codecs[] = {ARITHMETIC_F32, ARITHMETIC_BF16, ARITHMETIC_F16,
                                                ARITHMETIC_INT8};
 
+enum strange { NOTHING_STRANGE, NOT_FINITE, NEARLY_INFINITE };
+
 /* As many exponents as seeds ask for, from none to all that there are: among them subnormals, ties
- * and, where strange, NaNs and infinities. */
-static float draw(struct random *random, bool strange)
+ * and, where strange, NaNs and infinities, or the last numbers before these. */
+static float draw(struct random *random, enum strange strange)
 {
     const uint32_t bits = (uint32_t)random_next(random);
     const uint32_t kind = (uint32_t)random_below(random, 64);
-    if (kind == 0 && strange)
+    if (kind == 0 && strange == NOT_FINITE)
         return element_float((bits & 0x80000000u) | 0x7f800000u |
                              (bits & 1u ? bits & 0x7fffffu : 0));
     if (kind == 1)
@@ -30,8 +32,8 @@ static float draw(struct random *random, bool strange)
         return element_float((bits & 0xffff0000u & ~0x40000000u) | 0x8000u); /* a tie of bfloat16 */
     if (kind == 3)
         return 0.0f;
-    if (kind == 4 && strange)
-        return element_float((bits & 0x80000000u) | (0x7f7fffffu - (bits & 0xffffu)));
+    if (kind == 4 && strange == NEARLY_INFINITE)
+        return element_float((bits & 0x80000000u) | (0x7f7fffffu - (bits & 0x1fu)));
     return element_float((bits & 0x807fffffu) | (96u + (bits >> 23) % 40u) << 23);
 }
 
@@ -72,17 +74,25 @@ static bool same_sums(const struct arithmetic_running *a, const struct arithmeti
            (!arithmetic_finite(a->largest_bits) && !arithmetic_finite(b->largest_bits));
 }
 
+static bool all_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
 static void expect_same(uint64_t seed, enum arithmetic_codec codec, bool owes)
 {
     static float from[N + 16], rest[N + 16];
     static struct outcome expected, got;
     struct random random;
     random_init(&random, seed);
-    const bool strange = seed % 3 == 0;
+    const enum strange strange = (enum strange)(seed % 3);
     const size_t n = 1 + random_below(&random, N), shift = random_below(&random, 16);
     for (size_t i = 0; i < N + 16; i++) {
         from[i] = draw(&random, strange);
-        rest[i] = 0.1f * draw(&random, false);
+        rest[i] = 0.1f * draw(&random, NOTHING_STRANGE);
     }
     for (size_t i = 0; arithmetic_at(i); i++) {
         memset(&expected, 0, sizeof expected);
@@ -104,6 +114,8 @@ static void expect_same(uint64_t seed, enum arithmetic_codec codec, bool owes)
                      arithmetic_at(i)->name, codec_name(codec), seed, n);
         cr_assert_eq(memcmp(expected.rest, got.rest, sizeof got.rest), 0, "%s %s, seed %lu: rest",
                      arithmetic_at(i)->name, codec_name(codec), seed);
+        cr_assert(all_finite(got.rest, N + 16), "%s %s, seed %lu", arithmetic_at(i)->name,
+                  codec_name(codec), seed);
         cr_assert_eq(expected.crc, got.crc, "%s %s, seed %lu: sum", arithmetic_at(i)->name,
                      codec_name(codec), seed);
         cr_assert(same_sums(&expected.running, &got.running), "%s %s, seed %lu: measure",
