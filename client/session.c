@@ -97,7 +97,7 @@ static void taken_out(struct session *session, const char *text)
         busy = busy || session->pushes[i].state != PUSH_FREE;
     snprintf(session_act(session, SESSION_SAY)->message.denied.text, TEXT_MAX, "%s", text);
     session->joined = false;
-    session->place_sequence = 0;
+    session_places_forget(session);
     session->resting = true;
     if (busy)
         session_wake(session);

@@ -206,9 +206,11 @@ struct session {
     double magnitude_max;
     bool first; /* first parameters are there */
     uint8_t pass[NONCE_BYTES];
-    uint64_t sequence;                         /* last given */
-    uint64_t place_sequence, place_generation; /* a place that came ahead of its push */
-    uint32_t place_slot;
+    uint64_t sequence; /* last given */
+    struct session_place {
+        uint64_t sequence, generation; /* 0: none */
+        uint32_t slot;
+    } places[OUTSTANDING_MAX]; /* that came ahead of their pushes, by sequence */
     struct session_member members[MEMBERS_MAX];
     struct session_push pushes[OUTSTANDING_MAX];
     bool pulling, pull_refused; /* refused: it ends once nothing of it lands any more */
@@ -245,7 +247,8 @@ struct session_span session_span(const struct session *session, const struct ses
 struct session_action *session_act(struct session *session, enum session_action_kind kind);
 struct message *session_tell(struct session *session, enum message_kind kind);
 void session_join(struct session *session);
-void session_wake(struct session *session); /* joins again if it rests */
+void session_wake(struct session *session);          /* joins again if it rests */
+void session_places_forget(struct session *session); /* those that came ahead */
 void session_members_told(struct session *session, const struct message_joined *joined, bool greet);
 void session_member_hello(struct session *session, uint32_t member);
 void session_member_answered(struct session *session, const struct session_event *event);

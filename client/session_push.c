@@ -82,6 +82,29 @@ static void held(struct session *session, struct session_push *push)
     session_describe_again(session, push);
 }
 
+static struct session_place *place_for(struct session *session, uint64_t sequence)
+{
+    return &session->places[sequence % OUTSTANDING_MAX];
+}
+
+/* Of a push to come. Several may be known: the verdicts on pushes that were under way together come
+ * together, and each brings a place along. */
+static void keep_place(struct session *session, const struct message_place *given)
+{
+    const uint64_t sequence = given->name.sequence;
+    struct session_place *ahead = place_for(session, sequence);
+    if (sequence <= session->sequence || sequence - session->sequence > OUTSTANDING_MAX ||
+        (ahead->sequence == sequence && given->generation <= ahead->generation))
+        return;
+    *ahead = (struct session_place){
+        .sequence = sequence, .generation = given->generation, .slot = given->slot};
+}
+
+void session_places_forget(struct session *session)
+{
+    memset(session->places, 0, sizeof session->places);
+}
+
 void session_push_start(struct session *session, const struct session_push_request *what)
 {
     ASSERT(what->buffer < session->options.outstanding);
@@ -92,8 +115,9 @@ void session_push_start(struct session *session, const struct session_push_reque
     push->what = *what;
     push->sequence = ++session->sequence;
     push->state = PUSH_WANTS_PLACE;
-    if (session->place_sequence == push->sequence && session->joined)
-        place(session, push, session->place_slot, session->place_generation);
+    const struct session_place *ahead = place_for(session, push->sequence);
+    if (ahead->sequence == push->sequence && session->joined)
+        place(session, push, ahead->slot, ahead->generation);
     else
         ask(session, push);
 }
@@ -110,12 +134,8 @@ void session_push_place(struct session *session, const struct message_place *giv
         place(session, push, given->slot, given->generation);
     } else if (push && given->generation > push->generation) { /* the old place had expired */
         place(session, push, given->slot, given->generation);
-    } else if (!push && given->name.sequence == session->sequence + 1 &&
-               (session->place_sequence != given->name.sequence ||
-                given->generation > session->place_generation)) {
-        session->place_sequence = given->name.sequence;
-        session->place_slot = given->slot;
-        session->place_generation = given->generation;
+    } else if (!push) {
+        keep_place(session, given);
     }
 }
 
@@ -254,7 +274,7 @@ void session_push_rejoined(struct session *session, bool same_incarnation, bool 
         session_pull_alone(session, 1);
     }
     if (!same_incarnation || !same_epoch)
-        session->place_sequence = 0;
+        session_places_forget(session);
     uint64_t at = 0;
     for (struct session_push *push = next_push(session, at); push; push = next_push(session, at)) {
         at = push->sequence;

@@ -180,6 +180,26 @@ Test(session_push, uses_the_place_that_came_with_a_receipt_without_asking)
     cr_assert_eq(bench_said(MESSAGE_DESCRIBE)->describe.generation, 15);
 }
 
+Test(session_push, keeps_the_places_that_came_with_receipts_heard_together)
+{
+    bench_come_in(2);
+    for (uint32_t i = 0; i < 2; i++) {
+        bench_push(i, PURPOSE_GRADIENT, 0);
+        bench_give_place(i + 1, 9 + i, 0);
+        bench_send_rest(i, 0);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        struct message message = bench_receipt_message(i + 1, VERDICT_ADMITTED);
+        message.receipt.next_sequence = i + 3;
+        message.receipt.next_generation = i + 13;
+        bench_hear(1, &message);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        bench_push(i, PURPOSE_GRADIENT, 2);
+        cr_assert_eq(bench_described().generation, i + 13);
+    }
+}
+
 Test(session_push, queue_full_frees_the_number_and_who_comes_behind_moves_up)
 {
     bench_come_in(2);
