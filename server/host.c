@@ -117,7 +117,6 @@ static gradweir_status join_shards(struct host *host)
     return status;
 }
 
-/* Where threads outnumber cores, passing messages between them costs more than they gain. */
 static bool on_one_thread(const struct host *host)
 {
     cpu_set_t cores;
@@ -125,7 +124,7 @@ static bool on_one_thread(const struct host *host)
         (enum host_threads)settings_choice(host->options.settings, "threads");
     if (threads != HOST_THREADS_AUTO || sched_getaffinity(0, sizeof cores, &cores) != 0)
         return threads == HOST_THREADS_ONE;
-    return (uint32_t)CPU_COUNT(&cores) <= host->shards_count;
+    return host_threads_share((uint32_t)CPU_COUNT(&cores), host->shards_count);
 }
 
 static gradweir_status run_coordinator(struct host *host)

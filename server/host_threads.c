@@ -22,6 +22,14 @@ uint32_t host_threads_of(int64_t asked, uint32_t cores, uint32_t shards)
     return part < THREADS_AUTO_MAX ? part : THREADS_AUTO_MAX;
 }
 
+/* Where threads outnumber cores, passing messages between them costs more than they gain. A worker
+ * that pushes from here is one more. */
+bool host_threads_share(uint32_t cores, uint32_t shards)
+{
+    const uint32_t coordinator = 1, worker = 1;
+    return cores < coordinator + shards + worker;
+}
+
 static uint32_t shards_of_machine(const struct host_options *options, uint32_t shards)
 {
     const bool beside =

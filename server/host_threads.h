@@ -8,6 +8,9 @@
 /* shard_threads as `asked` (SETTING_WORD: auto) where `shards` share `cores`. */
 uint32_t host_threads_of(int64_t asked, uint32_t cores, uint32_t shards);
 
+/* threads = auto: whether the coordinator and so many shards turn on one thread on these cores. */
+bool host_threads_share(uint32_t cores, uint32_t shards);
+
 /* Fills in shard_threads, crowded and the size of the shards' tiles, and says so. shards: here. */
 void host_threads_choose(struct host_options *options, uint32_t shards, const struct log *log);
 
