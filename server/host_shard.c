@@ -112,12 +112,25 @@ static gradweir_status turn_control(struct shard_loop *loop, bool *any)
     return GRADWEIR_OK;
 }
 
+/* While the coordinator has something to say, it hears the answer before more floats land: a record
+ * that is logged is somebody's receipt. So many turns in a row at most. */
+enum { TOLD_MAX = 4 };
+
+static bool may_land(struct shard_loop *loop, bool told)
+{
+    loop->told = told ? (loop->told + 1) % TOLD_MAX : 0;
+    return loop->told == 0;
+}
+
 static gradweir_status turn(struct shard_loop *loop, bool *any)
 {
-    TRY(turn_control(loop, any));
+    bool told = false;
+    TRY(turn_control(loop, &told));
+    *any |= told;
     if (loop->shard)
         *any |= shard_loop_ahead(loop);
-    *any |= shard_loop_transport(loop);
+    if (may_land(loop, told))
+        *any |= shard_loop_transport(loop);
     if (loop->shard) {
         *any |= shard_loop_device(loop);
         if (loop->device_failed != GRADWEIR_OK)

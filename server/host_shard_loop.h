@@ -63,6 +63,7 @@ struct shard_loop {
     bool handed;   /* the transport told something at once, in this turn */
     bool complete; /* a gradient has landed, in this turn: what comes next is better taken when its
                       step is made */
+    uint32_t told; /* turns in a row in which the coordinator said something, and nothing landed */
     struct host_listener listener;
     const struct device *device;
     struct device_state *device_state;
