@@ -10,7 +10,7 @@
  * "GWLOG01\n" begins a log from before stripes (common/README.md) were up to 8,192 elements: they
  * were up to 1,024, which changes which sums a window is made of. It is read and replayed with
  * those, so that it gives the bits of its run, and not gone on with.
- * Windows of 2 by stacks, which there were then, are refused.
+ * Steps of windows of 2 by stacks, which there were then, are refused by name.
  *
  * All little-endian. Each file ends with a mark that says why: length 0 (log), index 2^64 - 1
  * (bodies), and beside it enum recording_end. A file without its mark belongs to a process that was
@@ -84,8 +84,9 @@ gradweir_status recording_read(const char *folder, struct recording_reader **rea
 void recording_reader_free(struct recording_reader *reader);
 const struct model *recording_model(const struct recording_reader *reader);
 
-/* The next record: ERR_AGAIN at the end, ERR_CORRUPT with the place. recording_rewind starts again
- * with the first, bodies too. */
+/* The next record: ERR_AGAIN at the end, ERR_CORRUPT with the place, ERR_UNSUPPORTED for a step
+ * that only servers of before can repeat. recording_rewind starts again with the first, bodies too.
+ */
 gradweir_status recording_next(struct recording_reader *reader, struct record *record);
 void recording_rewind(struct recording_reader *reader);
 

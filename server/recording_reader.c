@@ -274,6 +274,21 @@ static gradweir_status check_ends(struct recording_reader *reader, size_t place)
     return GRADWEIR_ERR_AGAIN;
 }
 
+/* Such a step's sums were made by a schedule that is no more. */
+static gradweir_status check_stacks(const struct recording_reader *reader,
+                                    const struct record *record)
+{
+    if (record->kind != RECORD_STEP || record->step.algorithm != STEP_STACKS ||
+        record->step.stacks.window > 2 || !begins_with(&reader->log, RECORDING_LOG_BEFORE))
+        return GRADWEIR_OK;
+    return fail(
+        GRADWEIR_ERR_UNSUPPORTED,
+        "record %llu: the step to version %llu averages a window of 2 by stacks, as servers "
+        "did whose logs begin with GWLOG01; this one cannot give its bits: replay it with "
+        "the gradweir-server that recorded it",
+        (unsigned long long)record->index, (unsigned long long)record->step.version);
+}
+
 gradweir_status recording_next(struct recording_reader *reader, struct record *record)
 {
     size_t next = 0;
@@ -290,7 +305,7 @@ gradweir_status recording_next(struct recording_reader *reader, struct record *r
     if (last) /* it is whole, and yet was not listed */
         return note_place(reader, record->index, place);
     reader->at++;
-    return GRADWEIR_OK;
+    return check_stacks(reader, record);
 }
 
 void recording_rewind(struct recording_reader *reader)
