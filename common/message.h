@@ -17,6 +17,8 @@
 enum {
     PROTOCOL_VERSION = 1, /* the newest we speak */
     PROTOCOL_OLDEST = 1,  /* the oldest we still understand */
+    PROTOCOL_SERVERS = 2, /* among servers: raise it when they say other things to one another, or
+                             make other bits of a record; all of a job must have the same */
     ADDRESS_MAX = 80,     /* "[ipv6]:port" and its NUL */
     NONCE_BYTES = 16,
     TEXT_MAX = 512,
@@ -211,7 +213,7 @@ struct message_tuned {
 };
 
 struct message_enlist {
-    uint32_t protocol_oldest, protocol_newest;
+    uint32_t protocol_oldest, protocol_newest; /* PROTOCOL_SERVERS, both */
     uint64_t job;
     uint32_t shard; /* its index, from its settings */
     uint8_t instance[NONCE_BYTES];

@@ -49,16 +49,9 @@ static void tell_core(struct shard_loop *loop, const struct message *message)
 static gradweir_status enlist(struct shard_loop *loop)
 {
     struct message message = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
-    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
-                                             .protocol_newest = PROTOCOL_VERSION,
-                                             .job = loop->host->options->job,
-                                             .shard = loop->host->index,
-                                             .cold = !loop->shard};
-    if (loop->shard) {
-        message.enlist.epoch = shard_promise(loop->shard);
-        message.enlist.index = shard_ledger(loop->shard)->index;
-        message.enlist.hash = shard_ledger(loop->shard)->hash;
-    }
+    shard_enlist(loop->shard, &message.enlist);
+    message.enlist.job = loop->host->options->job;
+    message.enlist.shard = loop->host->index;
     memcpy(message.enlist.instance, loop->instance, sizeof message.enlist.instance);
     memcpy(message.enlist.address, loop->listener.address, sizeof message.enlist.address);
     control_send(loop->control, CONTROL_SERVER, &message);

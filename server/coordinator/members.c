@@ -101,11 +101,23 @@ static const char *misfit(const struct order *order, const struct message_enlist
     return NULL;
 }
 
+/* Shards that make other bits of a record would be of two minds about one version. */
+static bool of_our_build(const struct message_enlist *enlist)
+{
+    if (enlist->protocol_oldest == PROTOCOL_SERVERS && enlist->protocol_newest == PROTOCOL_SERVERS)
+        return true;
+    return fail(GRADWEIR_ERR_MISMATCH,
+                "this shard is of %s build than the coordinator (servers' protocol %u, here %d): "
+                "their bits would differ; run all servers of a job from one build",
+                enlist->protocol_newest < PROTOCOL_SERVERS ? "an older" : "a newer",
+                enlist->protocol_newest, PROTOCOL_SERVERS) == GRADWEIR_OK;
+}
+
 static const char *refused(const struct order *order, const struct peer *peer,
                            const struct message_enlist *enlist, int32_t *status)
 {
     *status = GRADWEIR_ERR_MISMATCH;
-    if (!roster_protocol(enlist->protocol_oldest, enlist->protocol_newest))
+    if (!of_our_build(enlist))
         return fail_reason();
     if (enlist->job != 0 && enlist->job != order->options.job)
         return "this is another job";

@@ -237,6 +237,10 @@ bool shard_is_parameters(const struct shard *shard, uint64_t offset);
 
 const struct ledger *shard_ledger(const struct shard *shard);
 
+/* What ENLIST says but for job, index, instance and address, which the shell knows. NULL: there is
+ * no memory yet. */
+void shard_enlist(const struct shard *shard, struct message_enlist *enlist);
+
 /* The highest epoch it has promised to follow: what ENLIST says. */
 uint32_t shard_promise(const struct shard *shard);
 

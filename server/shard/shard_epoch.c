@@ -113,3 +113,14 @@ uint32_t shard_promise(const struct shard *shard)
 {
     return shard->promise.epoch;
 }
+
+void shard_enlist(const struct shard *shard, struct message_enlist *enlist)
+{
+    *enlist = (struct message_enlist){
+        .protocol_oldest = PROTOCOL_SERVERS, .protocol_newest = PROTOCOL_SERVERS, .cold = !shard};
+    if (!shard)
+        return;
+    enlist->epoch = shard->promise.epoch;
+    enlist->index = shard->ledger.index;
+    enlist->hash = shard->ledger.hash;
+}

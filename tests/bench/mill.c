@@ -216,8 +216,8 @@ static gradweir_status gradient(struct mill *mill, uint32_t purpose)
 static gradweir_status start(struct mill *mill)
 {
     struct message_enlist *enlist = &say(mill, SHARD, MESSAGE_ENLIST)->enlist;
-    *enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
-                                      .protocol_newest = PROTOCOL_VERSION,
+    *enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_SERVERS,
+                                      .protocol_newest = PROTOCOL_SERVERS,
                                       .job = mill->options.job,
                                       .address = "127.0.0.1:1",
                                       .cold = 1};

@@ -193,8 +193,8 @@ static void enlist(struct records *records)
 {
     for (uint32_t i = 0; i < records->options->shards; i++) {
         struct message *message = message_of(records, MESSAGE_ENLIST);
-        message->enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
-                                                  .protocol_newest = PROTOCOL_VERSION,
+        message->enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_SERVERS,
+                                                  .protocol_newest = PROTOCOL_SERVERS,
                                                   .shard = i,
                                                   .address = "127.0.0.1:1",
                                                   .cold = 1};

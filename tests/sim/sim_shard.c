@@ -355,16 +355,9 @@ void server_enlist(struct sim *sim, uint32_t index)
 {
     const struct shard *shard = sim->shards[index].shard;
     struct message message = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
-    message.enlist = (struct message_enlist){
-        .protocol_oldest = PROTOCOL_OLDEST,
-        .protocol_newest = PROTOCOL_VERSION,
-        .shard = index,
-        .instance = {(uint8_t)(index + 1), (uint8_t)sim->actors[actor_shard(index)].process},
-        .cold = !shard};
-    if (shard) {
-        message.enlist.epoch = shard_promise(shard);
-        message.enlist.index = shard_ledger(shard)->index;
-        message.enlist.hash = shard_ledger(shard)->hash;
-    }
+    shard_enlist(shard, &message.enlist);
+    message.enlist.shard = index;
+    message.enlist.instance[0] = (uint8_t)(index + 1);
+    message.enlist.instance[1] = (uint8_t)sim->actors[actor_shard(index)].process;
     control_to_coordinator(sim, actor_shard(index), &message);
 }

@@ -80,8 +80,8 @@ void heir_enlist(struct heir *heir, uint32_t shard)
     const struct heir_shard *from = &heir->shards[shard];
     struct message message = {.kind = MESSAGE_ENLIST};
     fold(heir, from->index, &ledger);
-    message.enlist = (struct message_enlist){.protocol_oldest = 1,
-                                             .protocol_newest = 1,
+    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_SERVERS,
+                                             .protocol_newest = PROTOCOL_SERVERS,
                                              .job = 9,
                                              .shard = shard,
                                              .instance = {7},

@@ -118,8 +118,8 @@ void bench_join(struct bench *bench, uint32_t worker)
 static void enlist(struct bench *bench, uint32_t shard)
 {
     struct message message = {.kind = MESSAGE_ENLIST};
-    message.enlist = (struct message_enlist){.protocol_oldest = 1,
-                                             .protocol_newest = 1,
+    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_SERVERS,
+                                             .protocol_newest = PROTOCOL_SERVERS,
                                              .job = 9,
                                              .shard = shard,
                                              .address = "127.0.0.1:1",

@@ -20,8 +20,8 @@ static void start(uint32_t gradients)
 static void back(uint8_t instance, bool cold, uint64_t index, const char *address)
 {
     struct message message = {.kind = MESSAGE_ENLIST};
-    message.enlist = (struct message_enlist){.protocol_oldest = 1,
-                                             .protocol_newest = 1,
+    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_SERVERS,
+                                             .protocol_newest = PROTOCOL_SERVERS,
                                              .job = 9,
                                              .shard = 1,
                                              .instance = {instance},

@@ -77,8 +77,8 @@ static struct message join(const char *identity)
 static struct message enlist(uint32_t shard)
 {
     struct message made = {.kind = MESSAGE_ENLIST, .epoch = 1, .timeline = 1};
-    made.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_OLDEST,
-                                          .protocol_newest = PROTOCOL_VERSION,
+    made.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_SERVERS,
+                                          .protocol_newest = PROTOCOL_SERVERS,
                                           .shard = shard,
                                           .cold = 1};
     made.enlist.instance[0] = (uint8_t)(shard + 1);

@@ -37,6 +37,41 @@ Test(order_refusals, who_speaks_only_other_protocols_is_denied_and_leaves_no_rec
     bench_end(&b);
 }
 
+/* NULL when it is taken. */
+static const char *enlist_with(uint32_t peer, uint32_t oldest, uint32_t newest)
+{
+    struct message message = {.kind = MESSAGE_ENLIST};
+    message.enlist = (struct message_enlist){.protocol_oldest = oldest,
+                                             .protocol_newest = newest,
+                                             .job = 9,
+                                             .shard = 1,
+                                             .address = "127.0.0.1:1",
+                                             .epoch = 1,
+                                             .index = order_ledger(b.order)->index,
+                                             .hash = order_ledger(b.order)->hash};
+    bench_say(&b, peer, &message);
+    const struct message *denied = bench_sent(&b, peer, MESSAGE_DENIED, 0);
+    cr_assert(!denied || denied->denied.status == GRADWEIR_ERR_MISMATCH);
+    return denied ? denied->denied.text : NULL;
+}
+
+/* PROTOCOL 1 to 1 is what shards said before servers had a number of their own. */
+Test(order_refusals, a_shard_whose_build_makes_other_bits_is_denied_before_it_is_told_anything)
+{
+    bench_init(&b);
+    bench_start(&b, true);
+    bench_event(&b, ORDER_LOST, 2);
+    const char *why = enlist_with(51, 1, 1);
+    cr_assert(why && strstr(why, "this shard is of an older build than the coordinator"), "%s",
+              why);
+    why = enlist_with(52, PROTOCOL_SERVERS + 1, PROTOCOL_SERVERS + 1);
+    cr_assert(why && strstr(why, "of a newer build"), "%s", why);
+    cr_assert(strstr(why, "run all servers of a job from one build"), "%s", why);
+    cr_assert_not_null(enlist_with(53, 1, PROTOCOL_SERVERS), "who makes both is not to be had");
+    cr_assert_null(enlist_with(54, PROTOCOL_SERVERS, PROTOCOL_SERVERS));
+    bench_end(&b);
+}
+
 static const char *said(void)
 {
     for (uint32_t i = 0; i < b.actions.count; i++)

@@ -130,8 +130,8 @@ Test(order_roster, nothing_is_admitted_while_a_shard_is_lost_and_status_names_it
     order_status(b.order, b.now_ns, text, sizeof text);
     cr_assert_not_null(strstr(text, "everything waits for shard 1"));
     struct message message = {.kind = MESSAGE_ENLIST};
-    message.enlist = (struct message_enlist){.protocol_oldest = 1,
-                                             .protocol_newest = 1,
+    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_SERVERS,
+                                             .protocol_newest = PROTOCOL_SERVERS,
                                              .shard = 1,
                                              .instance = {1},
                                              .address = "127.0.0.1:2",
@@ -153,7 +153,8 @@ Test(order_roster, a_shard_that_comes_back_a_little_behind_hears_what_it_missed)
     bench_log_one(&b, 0);
     bench_event(&b, ORDER_LOST, 2);
     struct message message = {.kind = MESSAGE_ENLIST};
-    message.enlist = (struct message_enlist){1, 1, 9, 1, {1}, "127.0.0.1:2", 0, 1, index, hash + 1};
+    message.enlist = (struct message_enlist){
+        PROTOCOL_SERVERS, PROTOCOL_SERVERS, 9, 1, {1}, "127.0.0.1:2", 0, 1, index, hash + 1};
     bench_say(&b, 51, &message);
     cr_assert_not_null(bench_sent(&b, 51, MESSAGE_DENIED, 0), "another log");
     message.enlist.hash = hash;
@@ -173,8 +174,8 @@ Test(order_roster,
     bench_init(&b);
     bench_start(&b, true);
     struct message message = {.kind = MESSAGE_ENLIST};
-    message.enlist = (struct message_enlist){1,
-                                             1,
+    message.enlist = (struct message_enlist){PROTOCOL_SERVERS,
+                                             PROTOCOL_SERVERS,
                                              9,
                                              1,
                                              {1},

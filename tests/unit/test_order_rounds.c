@@ -93,8 +93,8 @@ Test(order_rounds, nobody_is_taken_out_for_a_shard_s_fault_or_before_its_own_pat
     bench_tick(&b, 1);
     cr_assert_eq(bench_records(&b, RECORD_LEAVE), 0, "its gradient could not land");
     struct message message = {.kind = MESSAGE_ENLIST};
-    message.enlist = (struct message_enlist){.protocol_oldest = 1,
-                                             .protocol_newest = 1,
+    message.enlist = (struct message_enlist){.protocol_oldest = PROTOCOL_SERVERS,
+                                             .protocol_newest = PROTOCOL_SERVERS,
                                              .job = 9,
                                              .shard = 1,
                                              .address = "127.0.0.1:1",

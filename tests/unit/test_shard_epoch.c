@@ -40,6 +40,26 @@ static bool seal(uint32_t epoch, char instance, uint32_t *follows, char *whom)
     return rig_action(&rig, SHARD_CONTENT, 0) != NULL;
 }
 
+/* Coordinators of before take protocol 1 and no other: they deny it too. */
+Test(shard_epoch, enlists_with_the_number_of_its_bits_its_promise_and_its_log)
+{
+    uint32_t follows;
+    char whom;
+    struct message_enlist enlist;
+    shard_enlist(NULL, &enlist);
+    cr_assert(enlist.protocol_oldest == PROTOCOL_SERVERS && enlist.cold == 1);
+    cr_assert(enlist.protocol_newest == PROTOCOL_SERVERS && enlist.epoch == 0);
+    cr_assert_gt(enlist.protocol_oldest, PROTOCOL_OLDEST);
+    begin(8);
+    cr_assert(seal(5, 'b', &follows, &whom));
+    shard_enlist(rig.local->shard, &enlist);
+    cr_assert(enlist.protocol_oldest == PROTOCOL_SERVERS && enlist.cold == 0);
+    cr_assert(enlist.protocol_newest == PROTOCOL_SERVERS && enlist.epoch == 5);
+    cr_assert_eq(enlist.index, rig.ledger.index);
+    cr_assert_eq(enlist.hash, rig.ledger.hash);
+    rig_end(&rig);
+}
+
 Test(shard_epoch, promises_upwards_only_and_one_instance_per_epoch)
 {
     uint32_t follows;
