@@ -2,6 +2,7 @@
 #include "common/crowd.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 #define MS UINT64_C(1000000)
 
@@ -109,7 +110,7 @@ Test(crowd, a_few_looks_in_vain_say_nothing)
 Test(crowd, who_is_never_idle_rests_while_others_wait_elsewhere)
 {
     struct crowd crowd = {.looks = 0};
-    struct crowd_times times = {.pressed_ns = 77};
+    struct crowd_times times = {.pressed_ns = 77000 * MS};
     crowd_told(&crowd, MS, times);
     times.ran_ns += 10 * MS;
     times.pressed_ns += 3 * MS;
@@ -136,7 +137,7 @@ Test(crowd, the_kernels_numbers_are_read_again_and_again)
     struct crowd_source source = {.fd = -1};
     struct crowd_times before, after;
     if (!crowd_source_read(&source, &before))
-        return; /* one core, or no such file: then nobody looks */
+        cr_skip_test("one core, or no such file: then nobody looks");
     volatile uint64_t work = 0;
     for (int i = 0; i < 20000000; i++)
         work = work + (uint64_t)i;
@@ -145,5 +146,32 @@ Test(crowd, the_kernels_numbers_are_read_again_and_again)
     cr_assert_gt(after.ran_ns, before.ran_ns);
     cr_assert_geq(after.waited_ns, before.waited_ns);
     crowd_source_close(&source);
+    crowd_source_close(&source);
+}
+
+static bool kernel_says(uint64_t *pressed_us)
+{
+    unsigned long long total = 0;
+    FILE *file = fopen("/proc/pressure/cpu", "re");
+    const bool said =
+        file && fscanf(file, "some avg10=%*f avg60=%*f avg300=%*f total=%llu", &total) == 1;
+    if (file)
+        fclose(file);
+    *pressed_us = total;
+    return said;
+}
+
+Test(crowd, how_long_anybody_waited_is_the_kernels_first_total)
+{
+    struct crowd_source source = {.fd = -1};
+    struct crowd_times times;
+    uint64_t before, after;
+    const bool told = kernel_says(&before);
+    if (!crowd_source_read(&source, &times))
+        cr_skip_test("one core, or no such file: then nobody looks");
+    kernel_says(&after);
+    cr_assert_geq(times.pressed_ns, before * 1000);
+    cr_assert_leq(times.pressed_ns, after * 1000);
+    cr_assert_eq(times.pressed_ns > 0, told && after > 0, "where the kernel does not say: 0");
     crowd_source_close(&source);
 }
