@@ -163,9 +163,12 @@ GRADWEIR_API gradweir_status gradweir_group_push(gradweir_ranks *group, uint64_t
 /* After ERR_TIMEOUT, ERR_LOST or ERR_FENCED: the group goes on with those who are there, under new
  * places, with parts cut anew; what was accumulated here is kept. A rank that was left out waits
  * until the others take it in; so do all of a group that lacks some rank and was fenced off by
- * another of its name (slow ranks may have gone on by themselves). One that lacks nobody is out for
- * good: ERR_FENCED. Pull before the next push. What was under way is applied on all servers or on
- * none: only the receipt of a push that failed by ERR_LOST may be unknown. */
+ * another of its name (slow ranks may have gone on by themselves): when they do not come within
+ * timeout_ms, ERR_TIMEOUT names them, each time renew is called again. Who knows that they are gone
+ * for good leaves, and joins anew with as many ranks as there are. A group that lacks nobody and
+ * was fenced off is out for good: ERR_FENCED. Pull before the next push. What was under way is
+ * applied on all servers or on none: only the receipt of a push that failed by ERR_LOST may be
+ * unknown. */
 GRADWEIR_API gradweir_status gradweir_group_renew(gradweir_ranks *group);
 
 /* What is known here, without a word to anybody. ERR_INVALID for a size that is none. */
