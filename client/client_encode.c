@@ -29,6 +29,8 @@ gradweir_status client_encode_begin(struct client_encoding *encoding,
     sums->bytes = codec_bytes(encoding->codec, client->model->elements);
     sums->pieces = sums->crcs;
     TRY(client_direct_begin(encoding));
+    if (sums->block_bytes != client->joint.bytes)
+        checksum_joint_make(sums->block_bytes, &client->joint);
     return client->parts || encoding->direct ? GRADWEIR_OK
                                              : client_memory_stream(encoding, &encoding->streams);
 }

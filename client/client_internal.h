@@ -23,6 +23,7 @@
 
 #include "client/session.h"
 #include "common/arithmetic.h"
+#include "common/checksum.h"
 #include "common/idle.h"
 #include "common/keys.h"
 #include "common/log.h"
@@ -152,6 +153,7 @@ struct gradweir_client {
         const uint32_t *pieces;      /* of each block_bytes of the body: crcs, or finer ones */
         uint64_t block_bytes, bytes; /* of a piece, of all of them; 0: they are not known */
     } sums[OUTSTANDING_MAX];
+    struct checksum_joint joint; /* of the blocks of what is pushed now */
 
     struct result results[RESULTS];
     gradweir_ticket last_ticket, pull_ticket, bound_ticket; /* bound: last pull into bound memory */

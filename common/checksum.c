@@ -3,6 +3,7 @@
 
 #include "common/element_checksum.h"
 
+#include <assert.h>
 #include <isa-l/crc.h>
 #include <xxhash.h>
 
@@ -33,6 +34,22 @@ uint32_t checksum_crc32c_gap(uint64_t bytes)
 uint32_t checksum_crc32c_join(uint32_t a, uint32_t b, uint32_t gap)
 {
     return element_crc_join(a, b, gap);
+}
+
+static_assert(ELEMENT_CRC_ROWS == 4 && ELEMENT_CRC_COLUMNS == 256, "a joint's table");
+
+void checksum_joint_make(uint64_t bytes, struct checksum_joint *joint)
+{
+    const uint32_t gap = checksum_crc32c_gap(bytes);
+    joint->bytes = bytes;
+    for (uint32_t row = 0; row < ELEMENT_CRC_ROWS; row++)
+        for (uint32_t column = 0; column < ELEMENT_CRC_COLUMNS; column++)
+            joint->table[row][column] = element_crc_entry(gap, row, column);
+}
+
+uint32_t checksum_joint_join(const struct checksum_joint *joint, uint32_t a, uint32_t b)
+{
+    return element_crc_ahead(joint->table, a) ^ b;
 }
 
 uint64_t checksum_hash64(uint64_t seed, const void *data, size_t bytes)

@@ -16,6 +16,15 @@ uint32_t checksum_crc32c(uint32_t seed, const void *data, size_t bytes);
 uint32_t checksum_crc32c_gap(uint64_t bytes);
 uint32_t checksum_crc32c_join(uint32_t a, uint32_t b, uint32_t gap);
 
+/* The same where many parts have one length, `bytes`: a tenth of the time, by a table. */
+struct checksum_joint {
+    uint64_t bytes;
+    uint32_t table[4][256];
+};
+
+void checksum_joint_make(uint64_t bytes, struct checksum_joint *joint);
+uint32_t checksum_joint_join(const struct checksum_joint *joint, uint32_t a, uint32_t b);
+
 /* XXH3, 64 bits. */
 uint64_t checksum_hash64(uint64_t seed, const void *data, size_t bytes);
 

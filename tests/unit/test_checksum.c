@@ -29,6 +29,9 @@ Test(checksum, crc32c_of_parts_joins_to_that_of_the_whole)
         const size_t rest = sizeof bytes - cuts[i];
         const uint32_t a = checksum_crc32c(0, bytes, cuts[i]);
         const uint32_t b = checksum_crc32c(0, bytes + cuts[i], rest);
+        struct checksum_joint joint;
+        checksum_joint_make(rest, &joint);
+        cr_expect_eq(checksum_joint_join(&joint, a, b), checksum_crc32c(0, bytes, sizeof bytes));
         cr_expect_eq(checksum_crc32c_join(a, b, checksum_crc32c_gap(rest)),
                      checksum_crc32c(0, bytes, sizeof bytes), "cut at %zu", cuts[i]);
     }
