@@ -210,7 +210,7 @@ void client_connected(struct gradweir_client *client, uint32_t member);
  * what goes into it leaves at the end of a turn. */
 gradweir_status client_outbox(struct gradweir_client *client);
 void client_event(struct gradweir_client *client, const struct session_event *event);
-void client_at_once(void *context, const struct transport_event *event); /* of the transport */
+bool client_at_once(void *context, const struct transport_event *event); /* of the transport */
 bool client_turn(struct gradweir_client *client); /* false: nothing happened */
 void client_sleep(struct gradweir_client *client, uint64_t deadline_ns);
 

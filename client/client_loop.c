@@ -281,11 +281,12 @@ static void transport_told(struct gradweir_client *client, const struct transpor
         offered(client, event, member);
 }
 
-void client_at_once(void *context, const struct transport_event *event)
+bool client_at_once(void *context, const struct transport_event *event)
 {
     struct gradweir_client *client = context;
     client->handed = true;
     transport_told(client, event);
+    return true;
 }
 
 static bool turn_transport(struct gradweir_client *client)

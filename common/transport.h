@@ -38,6 +38,7 @@
 
 #include "common/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -71,8 +72,9 @@ struct transport_settings {
 
     /* ucx: NULL: everything is polled. Else what it is given is not polled any more. It may call
      * anything here but poll, arm and close. Where the body of an OFFERED lies (body()) is the
-     * network's: who has neither taken nor refused it on return leaves it to be copied aside. */
-    void (*at_once)(void *context, const struct transport_event *event);
+     * network's: who has neither taken nor refused it on return leaves it to be copied aside.
+     * False: he has something to do before more comes, and poll() returns as soon as it can. */
+    bool (*at_once)(void *context, const struct transport_event *event);
     void *at_once_context;
 };
 

@@ -146,8 +146,8 @@ static gradweir_status ucx_listen(struct transport *transport)
 static bool progress(struct ucx *ucx)
 {
     bool moved = false;
-    ucx->handed = false;
-    for (int i = 0; i < PROGRESS_MAX && ucp_worker_progress(ucx->worker) != 0; i++)
+    ucx->handed = ucx->sated = false;
+    for (int i = 0; i < PROGRESS_MAX && !ucx->sated && ucp_worker_progress(ucx->worker) != 0; i++)
         moved = true;
     ucx_peers_tend(ucx);
     ucx_renew(ucx);

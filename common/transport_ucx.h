@@ -203,6 +203,7 @@ struct ucx {
     struct transport_settings settings;
     struct transport_events events;
     bool handed; /* at_once was called */
+    bool sated;  /* and wants no more before the owner's turn */
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_listener_h listener;

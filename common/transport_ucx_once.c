@@ -37,7 +37,7 @@ static void hand_out(struct ucx *ucx)
             return;
         const struct transport_event copy = *event; /* its place may serve another one */
         ucx_event_polled(ucx, &copy);
-        ucx->settings.at_once(ucx->settings.at_once_context, &copy);
+        ucx->sated |= !ucx->settings.at_once(ucx->settings.at_once_context, &copy);
     }
 }
 

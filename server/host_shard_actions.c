@@ -186,11 +186,17 @@ static void transport_told(struct shard_loop *loop, const struct transport_event
     }
 }
 
-void shard_loop_at_once(void *context, const struct transport_event *event)
+static bool guesses(const struct shard_loop *loop)
+{
+    return loop->shard && shard_guesses(loop->shard);
+}
+
+bool shard_loop_at_once(void *context, const struct transport_event *event)
 {
     struct shard_loop *loop = context;
     loop->handed = true;
     transport_told(loop, event);
+    return !(loop->complete && guesses(loop));
 }
 
 bool shard_loop_transport(struct shard_loop *loop)
@@ -198,7 +204,7 @@ bool shard_loop_transport(struct shard_loop *loop)
     struct transport_event events[SHARD_EVENTS_MAX];
     loop->handed = loop->complete = false;
     size_t all = 0, count;
-    const bool one_by_one = loop->shard && shard_guesses(loop->shard);
+    const bool one_by_one = guesses(loop);
     do {
         count = transport_poll(loop->transport, events, one_by_one ? 1 : SHARD_EVENTS_MAX);
         for (size_t i = 0; i < count; i++)

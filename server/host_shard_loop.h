@@ -136,7 +136,7 @@ void shard_loop_queue(struct shard_loop *loop, const struct shard_action *action
 
 /* Transport and device events for the core; true when there was anything. at_once: of the
  * transport's settings. */
-void shard_loop_at_once(void *loop, const struct transport_event *event);
+bool shard_loop_at_once(void *loop, const struct transport_event *event);
 bool shard_loop_transport(struct shard_loop *loop);
 bool shard_loop_device(struct shard_loop *loop);
 

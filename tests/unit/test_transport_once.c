@@ -15,7 +15,7 @@ enum answer { REFUSES, TAKES, WAITS };
 struct once {
     struct transport *transport;
     enum answer answer;
-    bool hangs_up;
+    bool hangs_up, sated; /* wants his turn after each */
     unsigned char *place;
     uint64_t tokens[TOLD_MAX], offers[TOLD_MAX]; /* by their order */
     bool here[TOLD_MAX], whole[TOLD_MAX];
@@ -45,9 +45,11 @@ static void hear(struct once *once, const struct transport_event *event)
         transport_refuse(once->transport, event->offer);
 }
 
-static void told(void *context, const struct transport_event *event)
+static bool told(void *context, const struct transport_event *event)
 {
-    hear(context, event);
+    struct once *once = context;
+    hear(once, event);
+    return !once->sated;
 }
 
 /* The server has an ear for what comes along. */
@@ -157,6 +159,38 @@ Test(transport_once, who_hangs_up_while_it_is_told_hears_no_more_of_that_peer, .
     pair_await(&pair, &pair.client, TRANSPORT_LOST);
     cr_assert_eq(once.count, 1u);
     pair_close(&pair);
+}
+
+/* The most bodies that one poll hands out, of eight that are sent at once. */
+static uint32_t most_at_once(bool sated)
+{
+    enum { COUNT = 8 };
+    static unsigned char body[1 << 18];
+    struct once once = {.sated = sated};
+    struct transport_event events[8];
+    struct pair pair;
+    uint32_t most = 0;
+    open_with(&pair, &once, "tcp");
+    for (uint64_t i = 0; i < COUNT; i++)
+        send_one(&pair, body, sizeof body, i);
+    const uint64_t deadline_ns = clock_now_ns() + PAIR_WITHIN_MS * CLOCK_MS;
+    while (once.count < COUNT) {
+        cr_assert(!deadline_passed(clock_now_ns(), deadline_ns));
+        for (uint32_t i = 0; i < 20; i++)
+            transport_poll(pair.client.transport, events, 8);
+        const uint32_t before = once.count;
+        transport_poll(pair.server.transport, events, 8);
+        most = once.count - before > most ? once.count - before : most;
+    }
+    pair_close(&pair);
+    return most;
+}
+
+Test(transport_once, who_wants_his_turn_gets_it_before_more_comes, .timeout = 60)
+{
+    const uint32_t a_segment = 2; /* of UCX's over TCP: 512 KiB, read at once */
+    cr_assert_leq(most_at_once(true), a_segment);
+    cr_assert_gt(most_at_once(false), a_segment);
 }
 
 Test(transport_once, how_long_a_body_should_be_is_said_of_tcp_alone, .timeout = 60)
