@@ -120,10 +120,10 @@ FOLD_INLINE __m512i make_halves(bool brain, const float *from, float *rest, uint
 }
 
 /* Called with constants for the first two, so that there is no choice in the loop. */
-FOLD_INLINE void make_all(bool brain, bool owes, struct fold_halves *given,
+FOLD_INLINE void make_all(bool brain, bool owes, struct fold_sums *given,
                           const struct encoded *encoded, size_t n)
 {
-    struct fold_halves h = *given;
+    struct fold_sums h = *given;
     uint16_t *to = encoded->to;
     for (size_t i = 0; i < n; i += FOLD_BYTES / sizeof *to) {
         look_ahead(encoded, i);
@@ -141,7 +141,7 @@ FOLD_INLINE void make_all(bool brain, bool owes, struct fold_halves *given,
 static uint32_t make_all_halves(const struct encoded *encoded, size_t n, uint32_t seed,
                                 struct arithmetic_running *running)
 {
-    struct fold_halves h = fold_halves_begin(seed, running);
+    struct fold_sums h = fold_begin(seed, running);
     if (encoded->codec == ARITHMETIC_BF16 && encoded->rest != NULL)
         make_all(true, true, &h, encoded, n);
     else if (encoded->codec == ARITHMETIC_BF16)

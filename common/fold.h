@@ -7,8 +7,8 @@
  * Instruction", 2009. Reflected: the constants are x^(D + 32) and x^(D - 32) modulo the polynomial
  * of CRC32C, mirrored, times x.)
  *
- * z[0..3] begin as fold_seed and three zeros; the first four registers of bytes are added to them,
- * all later ones come in by fold_next, register k of each four to z[k]; fold_up tells the sum. */
+ * z[0..3] begin as fold_seed and three zeros; register k of each four of bytes comes to z[k] by
+ * fold_in, and fold_up tells the sum. */
 #ifndef GRADWEIR_COMMON_FOLD_H
 #define GRADWEIR_COMMON_FOLD_H
 
@@ -17,6 +17,7 @@
 
 #include "common/arithmetic.h"
 
+#include <assert.h>
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,9 +43,11 @@ FOLD_INLINE __m512i fold_seed(uint32_t seed)
     return _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, (long long)(uint32_t)~seed);
 }
 
-FOLD_INLINE __m512i fold_next(__m512i z, __m512i next)
+/* The first four registers are added to what there is. */
+FOLD_INLINE __m512i fold_in(__m512i z, bool first, __m512i next)
 {
-    return fold_by(z, fold_constants(0x0dcb17aa4, 0x0b9e02b86), next); /* D = 2048 */
+    const __m512i by = fold_constants(0x0dcb17aa4, 0x0b9e02b86); /* D = 2048 */
+    return first ? _mm512_xor_si512(next, z) : fold_by(z, by, next);
 }
 
 /* 128 bits of a register, alone. */
@@ -77,6 +80,31 @@ FOLD_INLINE void fold_square(__m512d *low, __m512d *high, __m512 x)
     const __m512d b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
     *low = _mm512_fmadd_pd(a, a, *low);
     *high = _mm512_fmadd_pd(b, b, *high);
+}
+
+/* Checksum and measure of elements that are in registers. */
+struct fold_sums {
+    __m512i z[4], largest; /* of their magnitudes: floats', or halves', 16 bits each */
+    __m512d low, high;     /* sums of squares: lanes 0 to 7, and 8 to 15 */
+};
+
+static inline struct fold_sums fold_begin(uint32_t seed, const struct arithmetic_running *running)
+{
+    static_assert(ARITHMETIC_LANES == 16, "two registers of doubles");
+    return (struct fold_sums){.z = {fold_seed(seed)},
+                              .low = _mm512_loadu_pd(running->lanes),
+                              .high = _mm512_loadu_pd(running->lanes + 8)};
+}
+
+/* With the largest magnitude of all that came in between. */
+static inline uint32_t fold_end(const struct fold_sums *sums, uint32_t largest_bits,
+                                struct arithmetic_running *running)
+{
+    _mm512_storeu_pd(running->lanes, sums->low);
+    _mm512_storeu_pd(running->lanes + 8, sums->high);
+    if (largest_bits > running->largest_bits)
+        running->largest_bits = largest_bits;
+    return fold_up(sums->z);
 }
 
 /* What is loaded here is loaded once: whoever else writes there cannot have one value stored and

@@ -8,45 +8,27 @@
 
 #ifdef FOLD_HERE
 
-#include <assert.h>
 #include <stddef.h>
 
-/* Checksum and measure of halves. */
-struct fold_halves {
-    __m512i z[4], most; /* the largest of their magnitudes, 16 bits each */
-    __m512d low, high;  /* sums of squares: lanes 0 to 7, and 8 to 15 */
-};
-
-static inline struct fold_halves fold_halves_begin(uint32_t seed,
-                                                   const struct arithmetic_running *running)
-{
-    static_assert(ARITHMETIC_LANES == 16, "two registers of doubles");
-    return (struct fold_halves){.z = {fold_seed(seed)},
-                                .low = _mm512_loadu_pd(running->lanes),
-                                .high = _mm512_loadu_pd(running->lanes + 8)};
-}
-
 /* 32 halves, the k-th of each four such, as they travel and as floats. */
-FOLD_INLINE void fold_halves_add(struct fold_halves *h, size_t k, bool first, __m512i halves,
+FOLD_INLINE void fold_halves_add(struct fold_sums *h, size_t k, bool first, __m512i halves,
                                  const __m512 floats[2])
 {
     for (size_t i = 0; i < 2; i++)
         fold_square(&h->low, &h->high, floats[i]);
-    h->most = _mm512_max_epu16(h->most, _mm512_and_si512(halves, _mm512_set1_epi16(0x7fff)));
-    h->z[k] = first ? _mm512_xor_si512(halves, h->z[k]) : fold_next(h->z[k], halves);
+    h->largest = _mm512_max_epu16(h->largest, _mm512_and_si512(halves, _mm512_set1_epi16(0x7fff)));
+    h->z[k] = fold_in(h->z[k], first, halves);
 }
 
-static inline uint32_t fold_halves_end(const struct fold_halves *h, enum arithmetic_codec codec,
+static inline uint32_t fold_halves_end(const struct fold_sums *h, enum arithmetic_codec codec,
                                        struct arithmetic_running *running)
 {
-    const uint16_t half = (uint16_t)_mm512_reduce_max_epu32(_mm512_max_epu32(
-        _mm512_and_si512(h->most, _mm512_set1_epi32(0xffff)), _mm512_srli_epi32(h->most, 16)));
+    const uint16_t half = (uint16_t)_mm512_reduce_max_epu32(
+        _mm512_max_epu32(_mm512_and_si512(h->largest, _mm512_set1_epi32(0xffff)),
+                         _mm512_srli_epi32(h->largest, 16)));
     const uint32_t largest =
         element_bits(codec == ARITHMETIC_BF16 ? element_from_bf16(half) : element_from_f16(half));
-    _mm512_storeu_pd(running->lanes, h->low);
-    _mm512_storeu_pd(running->lanes + 8, h->high);
-    running->largest_bits = largest > running->largest_bits ? largest : running->largest_bits;
-    return fold_up(h->z);
+    return fold_end(h, largest, running);
 }
 
 #define FOLD_BLOCK_BYTES (sizeof(float) + CODEC_BLOCK)
@@ -61,11 +43,9 @@ struct fold_trail {
 FOLD_INLINE void fold_follow(struct fold_trail *trail, const unsigned char *until)
 {
     while (until - trail->at >= (ptrdiff_t)FOLD_BYTES) {
-        for (size_t k = 0; k < 4; k++) {
-            const __m512i next = _mm512_loadu_si512(trail->at + 64 * k);
+        for (size_t k = 0; k < 4; k++)
             trail->z[k] =
-                trail->begun ? fold_next(trail->z[k], next) : _mm512_xor_si512(trail->z[k], next);
-        }
+                fold_in(trail->z[k], !trail->begun, _mm512_loadu_si512(trail->at + 64 * k));
         trail->begun = true;
         trail->at += FOLD_BYTES;
     }

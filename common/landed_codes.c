@@ -27,10 +27,10 @@ FOLD_INLINE __m512 widen(bool brain, __m256i half)
 }
 
 /* Called with constants for brain and stores, so that there is no choice in the loop. */
-FOLD_INLINE void fold_halves(bool brain, struct fold_halves *given, const struct landing *landing,
+FOLD_INLINE void fold_halves(bool brain, struct fold_sums *given, const struct landing *landing,
                              size_t n, const struct stores stores)
 {
-    struct fold_halves h = *given;
+    struct fold_sums h = *given;
     const uint16_t *from = landing->from;
     uint16_t *to = landing->to;
     const struct fold_step step =
@@ -133,7 +133,7 @@ static uint32_t pass_int8(const struct landing *landing, size_t n, uint32_t seed
     return checksum_crc32c(fold_up(trail.z), trail.at, (size_t)(end - trail.at));
 }
 
-FOLD_INLINE void pass_halves(bool brain, struct fold_halves *h, const struct landing *landing,
+FOLD_INLINE void pass_halves(bool brain, struct fold_sums *h, const struct landing *landing,
                              size_t n)
 {
     const bool streams = landing->plan != NULL && fold_step_streams(landing);
@@ -155,7 +155,7 @@ FOLD_INLINE void pass_halves(bool brain, struct fold_halves *h, const struct lan
 static uint32_t pass_all_halves(const struct landing *landing, size_t n, uint32_t seed,
                                 struct arithmetic_running *running)
 {
-    struct fold_halves h = fold_halves_begin(seed, running);
+    struct fold_sums h = fold_begin(seed, running);
     if (landing->codec == ARITHMETIC_BF16)
         pass_halves(true, &h, landing, n);
     else

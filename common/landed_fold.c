@@ -4,8 +4,6 @@
 #include "common/fold_step.h"
 #include "common/status.h"
 
-#include <assert.h>
-
 #ifdef FOLD_HERE
 
 bool landed_fold_runs(const struct arithmetic *arithmetic)
@@ -13,12 +11,7 @@ bool landed_fold_runs(const struct arithmetic *arithmetic)
     return fold_runs(arithmetic);
 }
 
-struct folding {
-    __m512i z[4], largest;
-    __m512d low, high; /* sums of squares: lanes 0 to 7, and 8 to 15 */
-};
-
-FOLD_INLINE void measure(struct folding *f, __m512i next)
+FOLD_INLINE void measure(struct fold_sums *f, __m512i next)
 {
     f->largest =
         _mm512_max_epu32(f->largest, _mm512_and_si512(next, _mm512_set1_epi32(0x7fffffff)));
@@ -34,10 +27,10 @@ struct stores {
 };
 
 /* Called with constants for all but the first three, so that there is no choice in the loop. */
-FOLD_INLINE void fold_all(struct folding *given, const struct landing *landing, size_t n,
+FOLD_INLINE void fold_all(struct fold_sums *given, const struct landing *landing, size_t n,
                           const struct stores stores)
 {
-    struct folding f = *given;
+    struct fold_sums f = *given;
     const float *from = landing->from;
     float *to = landing->to, *also = landing->also;
     const struct fold_step step =
@@ -54,14 +47,14 @@ FOLD_INLINE void fold_all(struct folding *given, const struct landing *landing, 
             if (stores.steps)
                 fold_step_on(&step, i + 16 * k, _mm512_castsi512_ps(next), stores.streams);
             measure(&f, next);
-            f.z[k] = i == 0 ? _mm512_xor_si512(next, f.z[k]) : fold_next(f.z[k], next);
+            f.z[k] = fold_in(f.z[k], i == 0, next);
         }
     }
     *given = f;
 }
 
 /* Where what landed is copied to, or not; with or without a step. Each a loop of its own. */
-FOLD_INLINE void fold_to(struct folding *f, const struct landing *landing, size_t n,
+FOLD_INLINE void fold_to(struct fold_sums *f, const struct landing *landing, size_t n,
                          struct stores stores)
 {
     if (landing->to == NULL) {
@@ -79,7 +72,7 @@ FOLD_INLINE void fold_to(struct folding *f, const struct landing *landing, size_
     }
 }
 
-static void store_all(struct folding *f, const struct landing *landing, size_t n)
+static void store_all(struct fold_sums *f, const struct landing *landing, size_t n)
 {
     ASSERT(landing->also == NULL || landing->plan == NULL);
     if (landing->also != NULL)
@@ -92,28 +85,14 @@ static void store_all(struct folding *f, const struct landing *landing, size_t n
         fold_to(f, landing, n, (struct stores){.steps = true});
 }
 
-static void begin(struct folding *f, uint32_t seed, const struct arithmetic_running *running)
-{
-    f->z[0] = fold_seed(seed);
-    f->z[1] = f->z[2] = f->z[3] = _mm512_setzero_si512();
-    f->largest = _mm512_set1_epi32((int)running->largest_bits);
-    f->low = _mm512_loadu_pd(running->lanes);
-    f->high = _mm512_loadu_pd(running->lanes + 8);
-}
-
 uint32_t landed_fold(const struct landing *landing, size_t n, uint32_t seed,
                      struct arithmetic_running *running)
 {
-    static_assert(ARITHMETIC_LANES == 16, "two registers of doubles");
-    struct folding f;
+    struct fold_sums f = fold_begin(seed, running);
     ASSERT(n > 0 && n % LANDED_FOLD == 0);
-    begin(&f, seed, running);
     store_all(&f, landing, n);
     _mm_sfence(); /* what went past the cache is seen by others before they hear of it */
-    running->largest_bits = _mm512_reduce_max_epu32(f.largest);
-    _mm512_storeu_pd(running->lanes, f.low);
-    _mm512_storeu_pd(running->lanes + 8, f.high);
-    return fold_up(f.z);
+    return fold_end(&f, _mm512_reduce_max_epu32(f.largest), running);
 }
 
 #else
