@@ -205,9 +205,21 @@ static void note(struct order *order, struct peer *peer, const struct message_en
     member->promised = member->sealed = false;
 }
 
+/* What a shard says before it has noticed that its connection is a new one comes before its ENLIST,
+ * and is answered with REJOIN where it has a worker's name in it: so it enlists twice. The first
+ * time is answered. */
+static bool said_twice(const struct order *order, const struct peer *peer,
+                       const struct message_enlist *enlist)
+{
+    return peer->state == PEER_SHARD && peer->index == enlist->shard &&
+           memcmp(order->members[enlist->shard].instance, enlist->instance, NONCE_BYTES) == 0;
+}
+
 void members_enlist(struct order *order, struct peer *peer, const struct message_enlist *enlist)
 {
     int32_t status = 0;
+    if (said_twice(order, peer, enlist))
+        return;
     const char *why = refused(order, peer, enlist, &status);
     if (order->phase == PHASE_ACT && !why && enlist->epoch > order->ledger.epoch) {
         take_over_fenced(order, enlist->epoch);

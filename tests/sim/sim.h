@@ -61,6 +61,7 @@ static const int64_t US = 1000, MS = 1000000, SECOND = 1000000000;
 enum sim_event_kind {
     SIM_CONTROL = 1, /* a message arrives */
     SIM_UP,          /* a shard or a worker finds a coordinator */
+    SIM_ENLIST,      /* a shard notices that it has */
     SIM_DOWN,
     SIM_LOST, /* the coordinator learns that a peer is gone */
     SIM_TICK,
@@ -283,6 +284,7 @@ struct reference {
     X(slow_workers, "workers that become slow")                                                    \
     X(shard_stops, "shards stopped for a while")                                                   \
     X(shard_breaks, "shards whose control connection breaks")                                      \
+    X(late_enlists, "ENLISTs behind what a shard says over its new connection")                    \
     X(slow_shards, "shards that become slow")                                                      \
     X(shard_deaths, "shard processes killed")                                                      \
     X(shard_returns, "shard processes that went on in the same memory")                            \
@@ -351,17 +353,15 @@ struct sim {
     uint64_t calm_version;
 
     struct sim_event *heap;
-    uint32_t heap_n;
+    uint32_t heap_n, messages_free;
     uint64_t events_made;
     struct sim_message *messages;
-    uint32_t messages_free;
     uint8_t (*pages)[PAGE_BYTES_MAX];
     bool pages_used[SIM_PAGES];
     uint8_t *content;
     struct sim_connection *connections;
-    uint32_t connections_n;
     struct sim_body *bodies;
-    uint32_t bodies_hint;
+    uint32_t connections_n, bodies_hint;
     struct sim_job jobs[SIM_JOBS];
     struct sim_peer *peers;
     uint32_t peers_n;

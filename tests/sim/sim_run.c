@@ -212,6 +212,22 @@ static void supervise(struct sim *sim)
         server_coordinator(sim);
 }
 
+/* While times are hostile, now and then something else is said before it notices. */
+static void shard_is_up(struct sim *sim, uint32_t actor)
+{
+    if (!sim->hostile || !chance(&sim->network, 0.3)) {
+        server_enlist(sim, shard_of(actor));
+        return;
+    }
+    sim->counts.late_enlists++;
+    event_add(sim, (struct sim_event){.at_ns = sim->now_ns +
+                                               event_delay(sim, between(&sim->network, 1, 60)),
+                                      .kind = SIM_ENLIST,
+                                      .actor = actor,
+                                      .process = sim->actors[actor].process,
+                                      .from = sim->actors[actor].peer});
+}
+
 static void shard_event(struct sim *sim, const struct sim_event *event)
 {
     const uint32_t actor = event->actor;
@@ -219,12 +235,14 @@ static void shard_event(struct sim *sim, const struct sim_event *event)
         went_down(sim, event);
     if (event->kind == SIM_RESTART)
         server_shard_returns(sim, shard_of(actor));
+    if (event->kind == SIM_ENLIST && sim->actors[actor].peer == event->from)
+        server_enlist(sim, shard_of(actor));
     if (event->kind != SIM_UP)
         return;
     if (sim->actors[actor].peer != 0 || is_cut_off(sim, event))
         return;
     if (control_up(sim, actor))
-        server_enlist(sim, shard_of(actor));
+        shard_is_up(sim, actor);
     else
         control_up_at(sim, actor, sim->now_ns + event_delay(sim, 10));
 }
@@ -283,6 +301,7 @@ static void handle(struct sim *sim, const struct sim_event *event)
     case SIM_SUPERVISE: supervise(sim); break;
     case SIM_JOB: server_job(sim, event); break;
     case SIM_UP:
+    case SIM_ENLIST:
     case SIM_DOWN:
     case SIM_USER:
     case SIM_FILL:

@@ -312,6 +312,8 @@ void server_shard_message(struct sim *sim, uint32_t index, const struct message 
     struct sim_shard *shard = &sim->shards[index];
 
     if (message->kind == MESSAGE_DENIED) {
+        if (message->denied.status == GRADWEIR_ERR_INVALID)
+            sim_fail(sim, "shard %u is denied: %s", index, message->denied.text);
         server_shard_dies(sim, index); /* and is started again */
     } else if (message->kind == MESSAGE_REJOIN) {
         server_enlist(sim, index);

@@ -127,3 +127,22 @@ Test(members, whoever_was_fenced_off_or_has_left_is_asked_nothing)
     cr_assert_eq(b.actions.count, 0);
     bench_end(&b);
 }
+
+/* A shard that was stopped brings a gradient's words over a connection that it does not know to be
+ * new. */
+Test(members, a_shard_that_is_asked_to_enlist_and_does_so_anyway_stays_in)
+{
+    struct message_place place;
+    start(0);
+    const uint64_t index = order_ledger(b.order)->index;
+    cr_assert(bench_place(&b, 0, 2, &place));
+    const struct message_describe words = bench_head(&b, &place);
+    bench_event(&b, ORDER_LOST, 2);
+    bench_say(&b, 52, &(struct message){.kind = MESSAGE_DESCRIBE, .describe = words});
+    cr_assert_not_null(bench_sent(&b, 52, MESSAGE_REJOIN, 0));
+    back(3, false, index, "127.0.0.1:4");
+    cr_assert_not_null(bench_sent(&b, 52, MESSAGE_MEMBER, 0));
+    back(3, false, index, "127.0.0.1:4");
+    cr_assert_null(bench_sent(&b, 52, MESSAGE_DENIED, 0));
+    bench_end(&b);
+}
