@@ -133,9 +133,10 @@ Test(members, whoever_was_fenced_off_or_has_left_is_asked_nothing)
 Test(members, a_shard_that_is_asked_to_enlist_and_does_so_anyway_stays_in)
 {
     struct message_place place;
-    start(0);
+    start(1);
     const uint64_t index = order_ledger(b.order)->index;
-    cr_assert(bench_place(&b, 0, 2, &place));
+    bench_push(&b, 1, 1);
+    cr_assert(bench_place(&b, 0, 3, &place));
     const struct message_describe words = bench_head(&b, &place);
     bench_event(&b, ORDER_LOST, 2);
     bench_say(&b, 52, &(struct message){.kind = MESSAGE_DESCRIBE, .describe = words});
