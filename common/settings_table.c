@@ -153,7 +153,8 @@ const struct setting settings_server[] = {
            "how floats travel; auto: the best that UCX finds"),
     WORDS("net_devices", "", "network devices UCX may use, with commas; empty: all"),
     BYTES("chunk_bytes", "auto", 4096, GIB, "auto",
-          "a body travels in pieces of this size; auto: 256KiB where transport is tcp, else 1MiB"),
+          "a body travels in pieces of this size, a multiple of 4; auto: 256KiB where transport is "
+          "tcp, else 1MiB"),
     WHOLE("in_flight", false, "4", 1, 256, NULL, "pieces under way per peer"),
     WAIT("spin", false, "auto", 0, SECOND, "auto",
          "look for messages so long before sleeping; auto: 50us, while nobody else wants the core"),

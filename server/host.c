@@ -29,11 +29,13 @@ struct host {
 enum host_threads { HOST_THREADS_AUTO, HOST_THREADS_ONE, HOST_THREADS_EACH };
 
 /* What a signal handler may touch. */
-static atomic_bool stop_asked, drain_asked;
+static atomic_bool stop_asked, drain_asked, over_told;
 static int wake_fd = -1;
 
 static void on_signal(int number)
 {
+    if (number == SIGUSR1)
+        atomic_store(&over_told, true);
     /* A terminal that closes may say so twice, and a supervisor again and again. */
     if (atomic_exchange(&drain_asked, true) && number != SIGHUP && number != SIGUSR1)
         atomic_store(&stop_asked, true);
@@ -47,14 +49,20 @@ static gradweir_status catch_signals(void)
     wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (wake_fd < 0)
         return fail(GRADWEIR_ERR_IO, "eventfd: %s", strerror(errno));
+    const int caught[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
     struct sigaction action = {.sa_handler = on_signal}, before;
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL);
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &action, NULL); /* the terminal is gone; ignored: nohup */
+    sigset_t held; /* by a supervising parent, until now */
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+        const bool ignored =
+            sigaction(caught[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+        if (!ignored || caught[i] != SIGHUP) /* the terminal is gone; ignored: nohup */
+            sigaction(caught[i], &action, NULL);
+        sigaddset(&held, caught[i]);
+    }
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a limit on files is as a full disk: the recording says so */
+    sigprocmask(SIG_UNBLOCK, &held, NULL);
     return GRADWEIR_OK;
 }
 
@@ -91,7 +99,8 @@ static void name_shards(struct host *host)
                                 .log = &host->log,
                                 .index = only >= 0 ? (uint32_t)only : i,
                                 .stop = &stop_asked,
-                                .drain = host->options.coordinator[0] ? &drain_asked : NULL};
+                                .drain = host->options.coordinator[0] ? &drain_asked : NULL,
+                                .over = &over_told};
 }
 
 static void start_shards(void *argument)

@@ -103,6 +103,9 @@ static gradweir_status read_order(const struct settings *settings, struct order_
     order->outstanding_max = OUTSTANDING_MAX;
     order->parameter_slots = (uint32_t)settings_int(settings, "parameter_slots");
     order->chunk_bytes = chunk_bytes(settings);
+    if (order->chunk_bytes % 4)
+        return fail(GRADWEIR_ERR_INVALID, "chunk_bytes is %llu: a multiple of 4 is wanted",
+                    (unsigned long long)order->chunk_bytes);
     const int64_t flush_after = settings_duration(settings, "flush_after");
     order->flush_after_ns = flush_after == SETTING_WORD ? 0 : flush_after;
     order->place_patience_ns = settings_duration(settings, "place_patience");

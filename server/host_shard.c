@@ -224,9 +224,10 @@ gradweir_status host_shard_open(struct host_shard *host, struct control *within)
 }
 
 /* Who asked us to end asked the coordinator, too: while there is one, it tells us when. */
-static bool ends(const struct host_shard *host)
+static bool ends(struct host_shard *host)
 {
     const bool nobody_tells = host->drain && atomic_load(host->drain) && !host->loop->linked;
+    host->loop->stopped |= nobody_tells && atomic_load(host->over);
     return host->loop->stopped || atomic_load(host->stop) || nobody_tells;
 }
 

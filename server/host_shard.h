@@ -22,6 +22,7 @@ struct host_shard {
     atomic_bool *stop;       /* set by whoever ends the process in a hurry */
     atomic_bool *drain;      /* somebody asked us to end: without a coordinator that would say STOP
                                 the loop does; NULL: the coordinator is in this process */
+    atomic_bool *over;       /* who supervises us says that the job has ended in order: as STOP */
     struct shard_loop *loop; /* host_shard_loop.h */
     pthread_t thread;
     bool started;

@@ -59,8 +59,8 @@ struct supervisor {
     bool unrecorded;  /* a child's part of the recording is not whole */
     gradweir_status status;
     char reason[300];
-    uint64_t ending_ns;
-    sigset_t waited, before;
+    uint64_t farewell_ns;  /* ending: how long shards may take */
+    sigset_t waited, held; /* held: waited for, or meant for children alone */
 };
 
 /* A child's arguments: ours, and behind them what is different. The later one counts. */
@@ -87,18 +87,19 @@ static struct arguments arguments_of(const struct supervisor *parent, const stru
         arguments.list[arguments.count++] = parent->arguments[i];
     add(&arguments, "--supervise", "off");
     add(&arguments, "--arena_dir", folder[0] ? folder : default_folder);
-    if (parent->children_count > 1 && child->coordinator) {
+    if (child->coordinator && parent->listen[0]) {
         add(&arguments, "--shards_elsewhere", "on");
         add(&arguments, "--listen", parent->listen);
         add(&arguments, "--port_file", parent->address[0] ? "" : parent->port_file);
-    } else if (parent->children_count > 1) {
+    } else if (!child->coordinator) {
         add(&arguments, "--shard", shard);
         add(&arguments, "--coordinator", parent->address);
     }
     return arguments;
 }
 
-/* Its own process group: what a terminal sends must come to us first, and once. */
+/* Its own process group: what a terminal sends must come to us first, and once. What we say before
+ * it has handlers it hears then: host.c lets in what is held back here. */
 static void become(const struct supervisor *parent, const struct child *child, pid_t parent_pid)
 {
     char shard[16];
@@ -108,7 +109,6 @@ static void become(const struct supervisor *parent, const struct child *child, p
     if (getppid() != parent_pid)
         _exit(1);
     setpgid(0, 0);
-    sigprocmask(SIG_SETMASK, &parent->before, NULL);
     execv("/proc/self/exe", (char *const *)(uintptr_t)arguments.list);
     _exit(127);
 }
@@ -129,6 +129,8 @@ static void start(struct supervisor *parent, struct child *child)
                  strerror(errno));
         return;
     }
+    if (parent->signals > 0 && child->coordinator) /* whoever heard them is no more */
+        kill(child->pid, SIGTERM);
     log_line(&parent->log, LOG_INFO, "supervise", "%s runs as process %d", child->name,
              (int)child->pid);
 }
@@ -145,7 +147,7 @@ static void end_all(struct supervisor *parent, gradweir_status status, const cha
     if (parent->ending)
         return;
     parent->ending = true;
-    parent->ending_ns = clock_now_ns();
+    parent->farewell_ns = clock_now_ns() + (uint64_t)FAREWELL_MS * 1000000;
     parent->status = status;
     snprintf(parent->reason, sizeof parent->reason, "%s", why);
     if (status == GRADWEIR_OK)
@@ -163,12 +165,11 @@ static bool crashes_too_often(struct child *child, uint64_t now_ns)
     return child->crashes >= CRASHES_MAX && now_ns - oldest_ns < (uint64_t)CRASHES_S * CLOCK_SECOND;
 }
 
-/* By a signal of ours before it had a handler: the coordinator hears the first, shards the second.
- */
-static bool told_to_end(const struct supervisor *parent, const struct child *child, int number)
+/* When the job has ended in order a shard goes on in its memory once more, to give it up. */
+static bool starts_again(const struct supervisor *parent, const struct child *child)
 {
-    const uint32_t needed = child->coordinator ? 1 : 2;
-    return (number == SIGTERM || number == SIGINT) && parent->signals >= needed;
+    return !parent->ending || (parent->status == GRADWEIR_OK && !child->coordinator &&
+                               !deadline_passed(clock_now_ns(), parent->farewell_ns));
 }
 
 static void say_killed(struct supervisor *parent, const struct child *child, int number)
@@ -186,21 +187,18 @@ static void killed(struct supervisor *parent, struct child *child, int number)
 {
     const uint64_t now_ns = clock_now_ns();
     const bool young = now_ns - child->born_ns < (uint64_t)YOUNG_MS * 1000000;
-    const bool told = told_to_end(parent, child, number);
     const bool crash =
         number != SIGKILL && number != SIGTERM && number != SIGINT && number != SIGHUP;
     const uint32_t most = crash ? WAIT_MAX_MS : WAIT_KILLED_MAX_MS;
     char why[200];
     child->wait_ms = young || crash ? (child->wait_ms ? 2 * child->wait_ms : WAIT_FIRST_MS) : 0;
     child->wait_ms = child->wait_ms > most ? most : child->wait_ms;
-    if (told && child->coordinator)
-        end_all(parent, GRADWEIR_ERR_STOPPED, "it was told to end before it had begun");
     if (crash && crashes_too_often(child, now_ns)) {
         snprintf(why, sizeof why, "%s crashed %d times within %d s, the last time by signal %d",
                  child->name, CRASHES_MAX, CRASHES_S, number);
         end_all(parent, GRADWEIR_ERR_LOST, why);
     }
-    if (!parent->ending && !told)
+    if (starts_again(parent, child))
         child->due_ns = now_ns + (uint64_t)child->wait_ms * 1000000;
     say_killed(parent, child, number);
 }
@@ -236,7 +234,8 @@ static void ended(struct supervisor *parent, struct child *child, int status)
 static bool any_lives(const struct supervisor *parent)
 {
     for (uint32_t i = 0; i < parent->children_count; i++)
-        if (parent->children[i].pid || (parent->children[i].due_ns && !parent->ending))
+        if (parent->children[i].pid ||
+            (parent->children[i].due_ns && starts_again(parent, &parent->children[i])))
             return true;
     return false;
 }
@@ -268,11 +267,12 @@ static void wait_a_while(struct supervisor *parent, uint64_t until_ns)
 static void start_due(struct supervisor *parent, uint64_t *until_ns)
 {
     const uint64_t now_ns = clock_now_ns();
-    for (uint32_t i = 0; i < parent->children_count && !parent->ending; i++) {
+    for (uint32_t i = 0; i < parent->children_count; i++) {
         struct child *child = &parent->children[i];
-        if (child->pid == 0 && child->due_ns && now_ns >= child->due_ns)
+        const bool due = child->pid == 0 && child->due_ns && starts_again(parent, child);
+        if (due && now_ns >= child->due_ns)
             start(parent, child);
-        if (child->pid == 0 && child->due_ns && child->due_ns < *until_ns)
+        if (due && child->due_ns && child->due_ns < *until_ns)
             *until_ns = child->due_ns;
     }
 }
@@ -288,7 +288,7 @@ static gradweir_status watch(struct supervisor *parent)
             send_signal(parent, SIGTERM, false);
         }
         start_due(parent, &until_ns);
-        if (parent->ending && clock_now_ns() - parent->ending_ns > (uint64_t)FAREWELL_MS * 1000000)
+        if (parent->ending && deadline_passed(clock_now_ns(), parent->farewell_ns))
             send_signal(parent, SIGKILL, false);
         wait_a_while(parent, until_ns);
     }
@@ -347,15 +347,14 @@ static struct child *add_child(struct supervisor *parent, bool coordinator, uint
 static gradweir_status start_all(struct supervisor *parent)
 {
     const struct settings *settings = parent->settings;
-    const bool alone =
-        settings_text(settings, "coordinator")[0] || settings_bool(settings, "shards_elsewhere");
-    if (alone) {
+    if (settings_text(settings, "coordinator")[0]) {
         struct child *only = add_child(parent, true, 0);
         snprintf(only->name, sizeof only->name, "the server");
         start(parent, only);
         return GRADWEIR_OK;
     }
-    const uint32_t shards = (uint32_t)settings_int(settings, "shards");
+    const int64_t shards =
+        settings_bool(settings, "shards_elsewhere") ? 0 : settings_int(settings, "shards");
     snprintf(parent->listen, sizeof parent->listen, "%s", settings_text(settings, "listen"));
     name_port_file(parent);
     struct child *coordinator = add_child(parent, true, 0);
@@ -379,6 +378,8 @@ static void choose_signals(struct supervisor *parent)
     sigaddset(&parent->waited, SIGINT);
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaddset(&parent->waited, SIGHUP);
+    parent->held = parent->waited;
+    sigaddset(&parent->held, SIGUSR1);
 }
 
 gradweir_status supervise_run(const struct settings *settings, int count, char **arguments,
@@ -388,7 +389,7 @@ gradweir_status supervise_run(const struct settings *settings, int count, char *
     parent = (struct supervisor){.settings = settings, .count = count, .arguments = arguments};
     log_init(&parent.log, (enum log_level)settings_choice(settings, "log_level"), STDERR_FILENO);
     choose_signals(&parent);
-    if (sigprocmask(SIG_BLOCK, &parent.waited, &parent.before) != 0)
+    if (sigprocmask(SIG_BLOCK, &parent.held, NULL) != 0)
         return fail(GRADWEIR_ERR_IO, "sigprocmask: %s", strerror(errno));
     const gradweir_status status = start_all(&parent);
     if (status != GRADWEIR_OK)

@@ -3,6 +3,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 import unittest
 
 import library
@@ -63,6 +64,21 @@ class Supervise(unittest.TestCase):
             self.assertTrue(library.gone(pid))
         self.assertEqual(self.arenas(), [])
 
+    def test_a_shard_killed_just_before_the_end_gives_its_memory_up_too(self):
+        """Before it is started again, while it is, and when it is there again but has no handlers yet."""
+        self.train().close()
+        for name, pause in (("shard 1", 0), ("shard 1", 0.002), ("shard 0", 0.02)):
+            with self.subTest(name=name, pause=pause):
+                os.kill(self.pids(name)[-1], signal.SIGKILL)
+                time.sleep(pause)
+                self.server.process.terminate()
+                self.assertEqual(self.server.process.wait(library.HANG_S), 0, self.server.lines())
+                self.assertEqual(self.arenas(), [])
+                self.assertNotIn("nothing is started again", self.server.lines())
+            self.server.__exit__()
+            self.setUp()
+            self.train().close()
+
     def test_a_killed_parent_takes_its_children_along_and_leaves_the_memory(self):
         self.train()
         pids = [self.pids(name)[-1] for name in ("coordinator", "shard 0", "shard 1")]
@@ -83,6 +99,20 @@ class Refusals(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertEqual(len(re.findall("runs as process", done.stderr)), 1)
         self.assertIn("window_max is 2", done.stderr)
+
+    def test_pieces_that_would_cut_a_float_are_refused_before_anybody_comes(self):
+        done = self.run_server("--chunk_bytes", "12345")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("chunk_bytes is 12345: a multiple of 4 is wanted", done.stderr)
+
+    def test_a_coordinator_without_shards_of_its_own_keeps_the_port_it_found(self):
+        with library.Server("--supervise", "on", "--shards_elsewhere", "on", "--shards", "2") as server:
+            (pid,) = re.findall(r"coordinator runs as process (\d+)", server.lines())
+            os.kill(int(pid), signal.SIGKILL)
+            ports = library.until(lambda: (re.findall(r"listening on \S*:(\d+)", server.lines()) + [0])[:2][1])
+            self.assertEqual(int(ports), int(server.address.rpartition(":")[2]))
+            server.process.terminate()
+            self.assertEqual(server.process.wait(library.HANG_S), 0)
 
     def test_memory_of_another_run_is_refused_by_name(self):
         with library.Server("--supervise", "on", "--optimizer", "adam") as server:
