@@ -174,7 +174,7 @@ struct sim_shard {
     enum { DOOM_NONE, DOOM_STEP, DOOM_TILE, DOOM_EVENT } doom; /* where it dies */
     bool begun; /* it died in the middle of logging this */
     struct record begun_record;
-    uint64_t torn_at; /* applied record at which it died in a tile; not twice at one */
+    uint64_t torn_at, halved_at; /* log index at which it died in a tile, in an event: not twice */
 };
 
 enum user_phase { USER_IDLE, USER_PULLING, USER_COMPUTING, USER_WAITING };

@@ -136,7 +136,8 @@ static uint32_t find_room(struct sim *sim)
     return oldest;
 }
 
-/* The first knows all slots to be free; who comes later inherits them. */
+/* Who comes later inherits all slots; so may the first, where another began the job before it had
+ * its shards. */
 void server_coordinator(struct sim *sim)
 {
     const uint32_t index = find_room(sim);
@@ -146,7 +147,7 @@ void server_coordinator(struct sim *sim)
     order_free(coordinator->order);
     memset(coordinator, 0, sizeof *coordinator);
     coordinator->number = sim->coordinators_n++;
-    for (uint32_t i = 0; i < SLOTS_MAX && coordinator->number > 0; i++)
+    for (uint32_t i = 0; i < SLOTS_MAX; i++)
         coordinator->slots[i].state = CHECK_INHERITED;
     options.seed += (uint64_t)coordinator->number << 32;
     memcpy(options.instance, &options.seed, sizeof options.seed);

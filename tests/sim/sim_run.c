@@ -143,7 +143,7 @@ static void reset(struct sim *sim, uint64_t seed)
         sim->shards[i].doom = DOOM_NONE;
         sim->shards[i].promised = 0;
         sim->shards[i].begun = false;
-        sim->shards[i].torn_at = UINT64_MAX;
+        sim->shards[i].torn_at = sim->shards[i].halved_at = UINT64_MAX;
         memset(sim->shards[i].places, 0, sizeof sim->shards[i].places);
     }
 }

@@ -133,11 +133,21 @@ static void act(struct sim *sim, uint32_t shard, const struct shard_action *acti
     }
 }
 
+/* Memory in which a process dies again and again at one place is not believed, rightly. */
+static bool dies_in_event(struct sim_shard *shard)
+{
+    const uint64_t index = shard_ledger(shard->shard)->index;
+    if (shard->doom != DOOM_EVENT || shard->halved_at == index)
+        return false;
+    shard->halved_at = index;
+    return true;
+}
+
 /* False: it died in the middle of the event. */
 static bool step_whole(struct sim *sim, uint32_t index, const struct shard_event *event)
 {
     struct sim_shard *shard = &sim->shards[index];
-    if (shard->doom != DOOM_EVENT) {
+    if (!dies_in_event(shard)) {
         shard_step(shard->shard, event, &shard->actions);
         return true;
     }
@@ -153,7 +163,7 @@ static bool step_whole(struct sim *sim, uint32_t index, const struct shard_event
     return false;
 }
 
-/* Memory in which a process dies again and again at one place is not believed, rightly. */
+/* As in an event: not twice at one place. */
 static bool dies_in_tile(struct sim *sim, uint32_t index)
 {
     struct shard_figures figures;
